@@ -1,0 +1,1 @@
+"""Pools run jobs on devices: one Protocol, several ways."""
