@@ -193,7 +193,7 @@ def comparison_from_json(data: bytes, where: str) -> Comparison:
 
 
 @cache
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter  # 60 ms that importing the nouns should not cost
 
     return TypeAdapter(kind)
@@ -203,7 +203,8 @@ def _parse(kind: type[T], data: bytes, where: str) -> T:
     from pydantic import ValidationError
 
     try:
-        return _adapter(kind).validate_json(data)  # type: ignore[no-any-return]
+        adapter: TypeAdapter[T] = _adapter(kind)
+        return adapter.validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the whole file"
