@@ -203,7 +203,7 @@ def _parse(kind: type[T], data: bytes, where: str) -> T:
     from pydantic import ValidationError
 
     try:
-        adapter: TypeAdapter[T] = _adapter(kind)
+        adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]  # a class is hashable
         return adapter.validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
