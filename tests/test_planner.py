@@ -27,7 +27,12 @@ def sha(text: object) -> str:
 
 
 def trial(
-    tree: str, time_us: float | None = None, *, line: str | None = "w1-1", at_s: float | None = None, **more: object
+    tree: str,
+    time_us: float | None = None,
+    *,
+    line: str | None = "w1-1",
+    at_s: float | None = None,
+    **more: object,
 ) -> Trial:
     """A judged trial of problem `p`; without a time it failed."""
     branch = None
@@ -35,7 +40,9 @@ def trial(
         worker, number = line.split("-")
         branch = WorkBranch("p", worker, int(number))
     status = Status.PASSED if time_us is not None else Status.TIMEOUT
-    return Trial(sha("c" + tree), sha(tree), branch, at_s or next(numbers) * 1e-3, status, time_us)._replace(**more)
+    return Trial(sha("c" + tree), sha(tree), branch, at_s or next(numbers) * 1e-3, status, time_us)._replace(
+        **more
+    )
 
 
 def problem(*trials: Trial, seed_us: float | None = 100.0, **more: object) -> ProblemFacts:
@@ -43,7 +50,9 @@ def problem(*trials: Trial, seed_us: float | None = 100.0, **more: object) -> Pr
     return replace(ProblemFacts("p", seed.commit, seed.tree, (seed, *trials)), **more)  # type: ignore[arg-type]
 
 
-def match(candidate: str, outcome: Outcome, number: int = 1, champion: str = "seed", ratio: float = 1.1) -> Match:
+def match(
+    candidate: str, outcome: Outcome, number: int = 1, champion: str = "seed", ratio: float = 1.1
+) -> Match:
     identifier = f"{sha(champion)[:8]}-{sha(candidate)[:8]}-{number}"
     return Match(identifier, sha(champion), sha(candidate), outcome, ratio)
 
@@ -57,7 +66,9 @@ def worker(name: str = "w1", branch: str | None = "p", **more: object) -> Worker
     return replace(WorkerFacts(name, True, newest=held, branch=held), **more)  # type: ignore[arg-type]
 
 
-def only(problem: ProblemFacts, *workers: WorkerFacts, rules: Rules = PROMPT, now_s: float = 1.0) -> list[Decision]:
+def only(
+    problem: ProblemFacts, *workers: WorkerFacts, rules: Rules = PROMPT, now_s: float = 1.0
+) -> list[Decision]:
     return decide(Facts((problem,), workers, rules), now_s)
 
 
@@ -76,8 +87,15 @@ def test_a_faster_verdict_asks_for_a_comparison() -> None:
 
 @pytest.mark.parametrize(
     ("champion_us", "candidate_us", "counts"),
-    [(4.0, 3.95, False), (4.0, 3.9, True), (40.0, 39.7, False), (40.0, 39.5, True), (400.0, 398.5, False), (400.0, 397.0, True)],
-)  # fmt: skip
+    [
+        (4.0, 3.95, False),
+        (4.0, 3.9, True),
+        (40.0, 39.7, False),
+        (40.0, 39.5, True),
+        (400.0, 398.5, False),
+        (400.0, 397.0, True),
+    ],
+)
 def test_a_gain_counts_from_the_minimum_effect_of_its_band(
     champion_us: float, candidate_us: float, counts: bool
 ) -> None:
@@ -168,7 +186,13 @@ def test_who_was_faster_than_an_earlier_champion_meets_the_new_one() -> None:
 
 @pytest.mark.parametrize(
     ("later", "now_s", "attended", "asked"),
-    [(0, 1.0, True, False), (1, 1.0, True, False), (2, 1.0, True, True), (0, 31.0, True, True), (0, 1.0, False, True)],
+    [
+        (0, 1.0, True, False),
+        (1, 1.0, True, False),
+        (2, 1.0, True, True),
+        (0, 31.0, True, True),
+        (0, 1.0, False, True),
+    ],
     ids=["just found", "one later", "two later", "long ago", "nobody works on it"],
 )
 def test_a_line_that_still_improves_is_not_compared_at_every_step(
@@ -176,7 +200,9 @@ def test_a_line_that_still_improves_is_not_compared_at_every_step(
 ) -> None:
     rules = Rules(settle_verdicts=2, settle_s=20.0)
     found = [trial("a", 50.0, at_s=0.5), *(trial(f"l{n}", 60.0, at_s=0.6 + n / 100) for n in range(later))]
-    decisions = only(problem(*found), *([worker(assigned_s=now_s)] if attended else []), rules=rules, now_s=now_s)
+    decisions = only(
+        problem(*found), *([worker(assigned_s=now_s)] if attended else []), rules=rules, now_s=now_s
+    )
     assert any(isinstance(d, RequestComparison) for d in decisions) is asked
 
 
@@ -192,7 +218,11 @@ def test_every_problem_is_visited_before_any_is_visited_twice() -> None:
     problems = tuple(named(name) for name in "pqrs")
     workers = tuple(worker(f"w{n}", None) for n in range(1, 4))
     decisions = decide(Facts(problems, workers, PROMPT), 1.0)
-    assert [(d.worker, d.problem) for d in decisions if isinstance(d, Assign)] == [("w1", "p"), ("w2", "q"), ("w3", "r")]
+    assert [(d.worker, d.problem) for d in decisions if isinstance(d, Assign)] == [
+        ("w1", "p"),
+        ("w2", "q"),
+        ("w3", "r"),
+    ]
 
 
 def test_an_improving_worker_goes_on_where_all_are_visited_and_leaves_where_not() -> None:
@@ -259,7 +289,9 @@ def test_headroom_attracts() -> None:
 
 
 def test_a_rising_rate_attracts_and_exploration_gives_the_neglected_a_turn() -> None:
-    rising = named("rising", *(trial(f"r{n}", 90.0 * 0.9**n, line="w9-1") for n in range(8)), **compared(match("r7", X)))
+    rising = named(
+        "rising", *(trial(f"r{n}", 90.0 * 0.9**n, line="w9-1") for n in range(8)), **compared(match("r7", X))
+    )
     flat = named("flat", *(trial(f"f{n}", 100.0, line="w8-1") for n in range(2)))
 
     def target(exploration: float) -> str:
@@ -274,14 +306,20 @@ def test_a_rising_rate_attracts_and_exploration_gives_the_neglected_a_turn() -> 
 def test_a_lost_worker_loses_its_place_and_a_sleeping_one_keeps_it() -> None:
     lost = worker("w1", is_up=False, is_lost=True)
     asleep = worker("w2", is_up=False)
-    facts = Facts((named("p"),), (lost, asleep, worker("w3", None)), replace(PROMPT, max_workers_per_problem=1))
+    facts = Facts(
+        (named("p"),), (lost, asleep, worker("w3", None)), replace(PROMPT, max_workers_per_problem=1)
+    )
     decisions = decide(facts, 1.0)
-    assert [d for d in decisions if isinstance(d, Retire)] == [Retire("w1", WorkBranch("p", "w1", 1), "no sign of life")]
+    assert [d for d in decisions if isinstance(d, Retire)] == [
+        Retire("w1", WorkBranch("p", "w1", 1), "no sign of life")
+    ]
     assert [d.worker for d in decisions if isinstance(d, Assign)] == ["w3"]
 
 
 def test_a_malformed_board_stops_assignments_and_nothing_else() -> None:
-    facts = Facts((problem(trial("a", 90.0)),), (worker("w2", None),), PROMPT, board_fault="board.md:7: broken")
+    facts = Facts(
+        (problem(trial("a", 90.0)),), (worker("w2", None),), PROMPT, board_fault="board.md:7: broken"
+    )
     [decision] = decide(facts, 1.0)
     assert isinstance(decision, RequestComparison)
 
@@ -303,7 +341,9 @@ def any_facts(draw: st.DrawFn) -> Facts:
     names = draw(st.lists(st.sampled_from("pqr"), unique=True, min_size=1))
     workers = []
     for name in ("w1", "w2", "w3"):
-        held = draw(st.none() | st.builds(WorkBranch, st.sampled_from("pqrz"), st.just(name), st.integers(1, 3)))
+        held = draw(
+            st.none() | st.builds(WorkBranch, st.sampled_from("pqrz"), st.just(name), st.integers(1, 3))
+        )
         is_up = draw(st.booleans())
         workers.append(
             WorkerFacts(
@@ -329,19 +369,33 @@ def any_facts(draw: st.DrawFn) -> Facts:
 @st.composite
 def any_problem(draw: st.DrawFn, name: str) -> ProblemFacts:
     trees = [sha(f"{name}{n}") for n in range(5)]
-    lines = st.none() | st.builds(WorkBranch, st.just(name), st.sampled_from(["w1", "w2", "w3"]), st.integers(1, 3))
+    lines = st.none() | st.builds(
+        WorkBranch, st.just(name), st.sampled_from(["w1", "w2", "w3"]), st.integers(1, 3)
+    )
     trials = []
     for number in range(draw(st.integers(1, 8))):
         status = draw(st.sampled_from([None, Status.PASSED, Status.PASSED, Status.TIMEOUT]))
         time_us = draw(st.floats(1, 1000)) if status is Status.PASSED else None
         at_s = draw(st.floats(0, 2000))
         refused = draw(st.booleans())
-        trials.append(Trial(sha((name, number)), draw(st.sampled_from(trees)), draw(lines), at_s, status, time_us, refused))
+        trials.append(
+            Trial(
+                sha((name, number)), draw(st.sampled_from(trees)), draw(lines), at_s, status, time_us, refused
+            )
+        )
     matches = []
     for _ in range(draw(st.integers(0, 5))):
         champion, candidate = draw(st.sampled_from(trees)), draw(st.sampled_from(trees))
         number = draw(st.integers(1, 4))
-        matches.append(Match(f"{champion[:8]}-{candidate[:8]}-{number}", champion, candidate, draw(st.sampled_from(Outcome)), 1.2))
+        matches.append(
+            Match(
+                f"{champion[:8]}-{candidate[:8]}-{number}",
+                champion,
+                candidate,
+                draw(st.sampled_from(Outcome)),
+                1.2,
+            )
+        )
     champion = draw(st.sampled_from(trials))
     return ProblemFacts(
         name,
@@ -411,7 +465,11 @@ def test_only_what_was_measured_and_confirmed_is_merged(facts: Facts, now_s: flo
             assert decision.id not in held.used_ids
             assert not held.requested
         elif champion.status is Status.PASSED:
-            pair = [m for m in held.matches if (m.champion_tree, m.candidate_tree) == (held.champion_tree, candidate.tree)]
+            pair = [
+                m
+                for m in held.matches
+                if (m.champion_tree, m.candidate_tree) == (held.champion_tree, candidate.tree)
+            ]
             assert len(pair) > facts.rules.confirmations
             assert {m.outcome for m in pair} == {Outcome.FASTER}
             assert decision.comparisons == tuple(m.id for m in pair)

@@ -99,7 +99,12 @@ def _candidates(problem: ProblemFacts, champion_us: float, rules: Rules) -> list
     excluded = problem.former_champions | {problem.champion_tree}
     best: dict[str, Trial] = {}
     for trial in problem.trials:
-        if trial.time_us is None or trial.refused or trial.tree in excluded or trial.status is not Status.PASSED:
+        if (
+            trial.time_us is None
+            or trial.refused
+            or trial.tree in excluded
+            or trial.status is not Status.PASSED
+        ):
             continue
         if rules.beats(trial.time_us, champion_us) or trial.tree in proven:
             best.setdefault(trial.tree, trial)
@@ -143,7 +148,7 @@ def _merge(problem: ProblemFacts, candidate: Trial, matches: list[Match]) -> Mer
 
 
 def _replace_failed(problem: ProblemFacts, champion: Trial) -> Merge | None:
-    """A champion that fails in this epoch cannot be compared with: the best tree that passes takes its place."""
+    """A champion that fails in this epoch cannot be compared with: the best tree that passes follows it."""
     passed = [t for t in problem.trials if t.status is Status.PASSED and t.time_us and not t.refused]
     if not passed:
         return None
