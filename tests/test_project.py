@@ -1,0 +1,174 @@
+"""The shape of the project: imports go down only, importing does nothing, and the pins are sound."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in (ROOT / "swarm").rglob("*.py")
+)
+LAYERS = (
+    ("cli",),
+    ("report", "review", "apply"),
+    ("watcher", "planner", "agents"),
+    ("pool",),
+    ("judge", "languages", "sandbox", "sandbox_main"),
+    ("ledger", "ledger_index", "board", "knowledge", "hub"),
+    (
+        "protocol", "config", "problem", "definition", "workload", "schema", "expressions", "solution",
+        "verdict", "sol", "job", "device",
+    ),
+    ("layout", "locks", "durable", "git"),
+    ("errors",),
+)  # fmt: skip
+"""Top first; a module may import from its own layer and from those below."""
+POOL_PROTOCOL = "pool.protocol"
+"""The seam the watcher and its tests share with pools: types only, so it counts as a noun."""
+LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}
+HEAVY = ("torch", "optuna", "matplotlib", "openai", "git", "cuda", "numpy")
+TORCH_ALLOWED = ("swarm.judge", "swarm.languages")
+
+
+def imports_of(module: str) -> list[tuple[str, bool]]:
+    """Return the modules that `module` imports, and whether at import time."""
+    path = ROOT.joinpath(*module.split("."))
+    source = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    late = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or _is_type_checking(node)
+        for inner in ast.walk(node)
+    }
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node not in late) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} line {node.lineno}: relative import"
+            target = node.module or ""
+            names = [f"{target}.{alias.name}" for alias in node.names]
+            found += [(name if name in MODULES else target, node not in late) for name in names]
+    return found
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def level_of(module: str) -> int | None:
+    name = module.removeprefix("swarm.")
+    return LEVEL["protocol"] if name == POOL_PROTOCOL else LEVEL.get(name.partition(".")[0])
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_module_has_a_layer_and_imports_only_downwards(module: str) -> None:
+    if module == "swarm":
+        assert imports_of(module) == [("__future__", True)] or not imports_of(module)
+        return
+    level = level_of(module)
+    assert level is not None, f"{module} is in no layer of DESIGN's list; add it to LAYERS where it belongs"
+    for target, _ in imports_of(module):
+        if target.startswith("swarm.") and (below := level_of(target)) is not None:
+            assert below >= level, f"{module} imports {target}, which lies above it"
+
+
+def test_only_git_py_imports_gitpython() -> None:
+    users = {m for m in MODULES for target, _ in imports_of(m) if target.partition(".")[0] == "git"}
+    assert users <= {"swarm.git"}
+
+
+def test_only_judge_and_languages_import_torch() -> None:
+    users = {m for m in MODULES for target, _ in imports_of(m) if target.partition(".")[0] == "torch"}
+    assert [m for m in sorted(users) if not m.startswith(TORCH_ALLOWED)] == []
+
+
+IMPORT_EACH = """
+import importlib, json, sys
+for heavy in {heavy!r}:
+    assert heavy not in sys.modules
+loaded = {{}}
+for module in {modules!r}:
+    importlib.import_module(module)
+    loaded[module] = [heavy for heavy in {heavy!r} if heavy in sys.modules]
+print(json.dumps(loaded))
+"""
+
+
+def importable() -> list[str]:
+    """Every module but the entry points of processes that exist to import torch."""
+    return [m for m in MODULES if not m.endswith(("_main", ".main")) and not _runs_as_a_file(m)]
+
+
+def _runs_as_a_file(module: str) -> bool:
+    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    return path.is_file() and "native" in path.parts
+
+
+def test_importing_any_module_loads_nothing_heavy_and_prints_nothing() -> None:
+    code = IMPORT_EACH.format(heavy=HEAVY, modules=importable())
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1, f"importing printed: {lines[:-1]}"
+    guilty = {module: heavy for module, heavy in json.loads(lines[0]).items() if heavy}
+    assert guilty == {}, "the first of these is where it came in"
+
+
+@pytest.mark.parametrize("module", importable())
+def test_module_can_be_imported_alone(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {module}"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_command_line_imports_little() -> None:
+    """`swarm --help` is quick: what would make it slow is third-party code, so that is what is checked."""
+    code = "import sys; import swarm.cli.main; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    ours = {name for name in done.stdout.split() if name not in sys.stdlib_module_names and name[0] != "_"}
+    assert ours - {"click", "swarm", "sitecustomize", "typing_extensions", "colorama"} <= _from_site_files()
+
+
+def _from_site_files() -> set[str]:
+    """What any interpreter here loads before our code, such as hooks of editable installs."""
+    code = "import sys; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split())
+
+
+def test_every_dependency_is_pinned_once_without_local_version_or_hash() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert [line for line in pins if not re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*", line)] == []
+    names = [_canonical(line.partition("==")[0]) for line in pins]
+    assert len(names) == len(set(names))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [
+        *project["dependencies"],
+        *(d for extra in project["optional-dependencies"].values() for d in extra),
+    ]
+    unpinned = {_canonical(re.split(r"[>=<\[; ]", d)[0]) for d in wanted} - set(names)
+    assert unpinned == set()
+    assert "torch==2.13.0" in pins
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_no_module_is_a_drawer() -> None:
+    drawers = {"utils", "util", "helpers", "common", "misc", "manager", "handler"}
+    assert [m for m in MODULES if m.rpartition(".")[2] in drawers] == []
