@@ -220,6 +220,11 @@ class RunRoot:
         """Compiled artifacts by content; shared by the runs of this root, disposable."""
         return self.path / "workspace" / ".cache"
 
+    @property
+    def faults(self) -> Path:
+        """Where a command that met a fault of ours leaves its log."""
+        return self.path / "workspace" / ".faults"
+
     def run(self, name: str) -> RunPaths:
         return RunPaths(self.path, check_name("run", name))
 

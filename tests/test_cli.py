@@ -1,0 +1,118 @@
+"""Exit codes, the command table, and what each command prints."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from swarm.cli import main as cli
+from swarm.errors import BadInput
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[BaseException]]:
+    """A subcommand `probe` that raises what is put into the list; runs in an empty folder."""
+    raised: list[BaseException] = []
+    module = type(sys)("swarm_probe_command")
+
+    @click.command("probe")
+    def probe() -> None:
+        raise raised.pop()
+
+    module.probe = probe  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "swarm_probe_command", module)
+    monkeypatch.setitem(cli.COMMANDS, "probe", ("swarm_probe_command:probe", "Raise."))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    yield raised
+
+
+def test_bad_input_is_one_line_and_exit_code_1(
+    command: list[BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command.append(BadInput("rtol is -1", where="problem.toml: rtol", remedy="make it\npositive"))
+    assert cli.main(["probe"]) == 1
+    assert capsys.readouterr().err == "swarm: problem.toml: rtol: rtol is -1; make it positive\n"
+
+
+def test_a_wrong_option_is_exit_code_2(command: list[BaseException]) -> None:
+    assert cli.main(["probe", "--no-such-option"]) == 2
+    assert cli.main(["no-such-command"]) == 2
+
+
+def test_a_fault_of_ours_is_exit_code_3_and_leaves_a_markdown_log(
+    command: list[BaseException], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    command.append(RuntimeError("two\nlines"))
+    assert cli.main(["probe"]) == 3
+    [log] = tmp_path.glob("fault-*.md")
+    assert (
+        capsys.readouterr().err
+        == f"swarm: a fault of ours: RuntimeError: two lines; the details are in {log}\n"
+    )
+    text = log.read_text()
+    assert text.startswith("# swarm: a fault of ours\n")
+    assert "RuntimeError: two" in text
+    assert "`swarm probe`" in text
+
+
+def test_a_fault_inside_a_run_root_is_logged_there(command: list[BaseException], tmp_path: Path) -> None:
+    (tmp_path / "COORDINATION.md").touch()
+    (tmp_path / "swarm.toml").touch()
+    command.append(RuntimeError("oops"))
+    assert cli.main(["probe"]) == 3
+    assert len(list((tmp_path / "workspace").rglob("fault-*.md"))) == 1
+
+
+def test_an_interrupt_is_not_a_fault(command: list[BaseException], tmp_path: Path) -> None:
+    command.append(KeyboardInterrupt())
+    assert cli.main(["probe"]) == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_table_says_what_the_command_says(name: str) -> None:
+    context = click.Context(cli.swarm)
+    loaded = cli.swarm.get_command(context, name)
+    assert loaded is not None
+    assert loaded.get_short_help_str(200) == cli.COMMANDS[name][1]
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([name, "--help"]) == 0
+    assert f"Usage: swarm {name}" in capsys.readouterr().out
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"\n  {name} " in text for name in cli.COMMANDS)
+
+
+def test_doctor_reports_each_capability_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    names = [c["name"] for c in report["capabilities"]]
+    assert report["ready"] is True
+    assert len(names) == len(set(names)) >= 10
+    for capability in report["capabilities"]:
+        assert capability["found"]
+        assert capability["state"] in ("there", "unused") or capability["remedy"]
+
+
+def test_doctor_names_the_command_that_fixes_a_missing_compiler(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert cli.main(["doctor"]) == 1
+    out, err = capsys.readouterr()
+    assert "apt-get install g++" in out
+    assert "git, compiler" in err
+    assert err.endswith("type: apt-get install git\n")
