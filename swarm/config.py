@@ -1,0 +1,75 @@
+"""swarm.toml: how runs are operated. What counts as a result is the protocol's, never this file's."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from swarm.errors import BadInput
+from swarm.layout import RunRoot, check_name
+from swarm.schema import Float, Frozen, Int, decode, parse, read_toml, suggest, toml_fields
+from swarm.solution import Language
+
+Positive = Annotated[Float, Field(gt=0, allow_inf_nan=False)]
+
+
+class RunDefaults(Frozen):
+    """[run]: what `swarm run` does unless its options say otherwise."""
+
+    name: str = "local"
+    agent: Literal["tuner"] = "tuner"
+    language: Language = Language.CPP
+    workers: Int = Field(default=2, ge=1, le=256)
+    minutes: Positive = 4.0
+    problems: tuple[str, ...] = Field(default=("*",), min_length=1)
+
+
+class Devices(Frozen):
+    """[devices]: what measures."""
+
+    kinds: tuple[Literal["cpu"], ...] = Field(default=("cpu",), min_length=1)
+
+
+class Budget(Frozen):
+    """[budget]: what preparing may cost."""
+
+    baseline_s: Positive = 60.0
+
+
+class Config(Frozen):
+    """swarm.toml; a key that is not there has the value shown here."""
+
+    run: RunDefaults = RunDefaults()
+    devices: Devices = Devices()
+    budget: Budget = Budget()
+
+
+def load_config(root: RunRoot) -> Config:
+    """Read swarm.toml of a run root."""
+    return parse_config(root.config.read_bytes(), root.config.name)
+
+
+def parse_config(data: bytes, where: str = "swarm.toml") -> Config:
+    text = decode(data, where)
+    locate = toml_fields(text, where)
+    config = parse(Config, read_toml(text, where), locate)
+    try:
+        check_name("run", config.run.name)
+    except BadInput as error:
+        raise BadInput(error.what, where=locate(("run", "name")), remedy=error.remedy) from None
+    return config
+
+
+def choose_problems(patterns: tuple[str, ...], folder: Path) -> tuple[str, ...]:
+    """Return the names in `folder` that the patterns select, sorted; each must match something."""
+    names = sorted(item.name for item in folder.glob("*/") if not item.name.startswith((".", "_")))
+    chosen: set[str] = set()
+    for pattern in patterns:
+        matches = [name for name in names if fnmatchcase(name, pattern)]
+        if not matches:
+            raise BadInput(f"no problem {pattern!r}", where=str(folder), remedy=suggest(pattern, names))
+        chosen.update(matches)
+    return tuple(sorted(chosen))

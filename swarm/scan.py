@@ -1,0 +1,104 @@
+"""Read sources for what [rules] does not allow: a cheap filter with named rules, before anything is compiled.
+
+It stops honest mistakes and plain cheats early, with a line number. It is no security boundary: macros can
+hide anything from it. The sandbox and the judge's doubts are what a result rests on.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Collection, Iterator, Mapping
+
+from swarm.errors import BadInput
+from swarm.protocol import Rules
+from swarm.schema import shown, suggest
+
+PROBLEM_HEADER = "problem.h"
+"""The header that the compiler gets for each problem; a tree cannot bring its own."""
+CPP_LEXEME = re.compile(
+    r"""(?P<keep>R"([^()\\\s]{0,16})\((?:.|\n)*?\)\2" | "(?:\\(?:.|\n)|[^"\\\n])*" | '(?:\\.|[^'\\\n])+')
+      | //(?:\\\n|[^\n])* | /\*(?:.|\n)*?(?:\*/|\Z)""",
+    re.VERBOSE,
+)
+"""A literal, in which a comment cannot begin, or a comment."""
+INCLUDE = re.compile(r"\s*(?:#|%:|\?\?=)\s*(?:include\w*|import|embed)\b\s*(.*)")
+
+
+def check_sources(sources: Mapping[str, str], language: str, rules: Rules, where: str) -> None:
+    """Raise BadInput, naming file and line, if a source imports or contains what `rules` does not allow."""
+    for source, text in sources.items():
+        names = list(_python_imports(text, where + source)) if source.endswith(".py") else []
+        code = without_comments(text, source)
+        for line, name in names or _includes(code):
+            if not _is_own(name, source, sources) and name not in rules.imports[language]:
+                raise BadInput(
+                    f"{name!r} may not be imported",
+                    where=f"{where}{source}:{line}",
+                    remedy=suggest(name, rules.imports[language]),
+                )
+        for rule in rules.forbidden[language]:
+            if match := re.search(rule.pattern, code):
+                raise BadInput(
+                    f"{shown(match[0])} is forbidden ({rule.name}: {rule.why})",
+                    where=f"{where}{source}:{code.count(chr(10), 0, match.start()) + 1}",
+                    remedy="do without it",
+                )
+
+
+def without_comments(text: str, source: str) -> str:
+    """Return `text` with its comments blanked; every line stays where it is."""
+    if source.endswith(".py"):
+        return _without_python_comments(text)
+
+    def blank(match: re.Match[str]) -> str:
+        return match[0] if match["keep"] else re.sub(r"[^\n]", " ", match[0])
+
+    return CPP_LEXEME.sub(blank, text)
+
+
+def _without_python_comments(text: str) -> str:
+    """Do so for a source that parses."""
+    lines = text.split("\n")
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    return "\n".join(lines)
+
+
+def _includes(code: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, name) of the headers that a C++ source asks for."""
+    for number, line in enumerate(code.split("\n"), start=1):
+        if match := INCLUDE.match(line):
+            name = re.match(r"[<\"]([^>\"]*)[>\"]", match[1])
+            yield number, name[1] if name else match[1]
+
+
+def _python_imports(text: str, where: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, name) of the top-level modules that a Python source asks for."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None) or 1
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise BadInput(
+            f"not Python: {reason}", where=f"{where}:{line}", remedy="correct the syntax"
+        ) from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom):
+            yield node.lineno, "." * node.level or (node.module or "").partition(".")[0]
+
+
+def _is_own(name: str, source: str, sources: Collection[str]) -> bool:
+    """Whether an import names a file of the tree itself (or the problem's header)."""
+    if source.endswith(".py"):
+        return any(item.split("/")[0].removesuffix(".py") == name for item in sources)
+    folder = source.rpartition("/")[0]
+    beside = f"{folder}/{name}" if folder else name
+    return name == PROBLEM_HEADER or name in sources or beside in sources

@@ -1,0 +1,64 @@
+"""Speed-of-light arithmetic: T_SOL, the score S and the share of the limit. Measuring is the judge's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from swarm.definition import DType
+from swarm.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """The fastest that a device can move bytes and compute, and where the figures come from."""
+
+    device_model: str
+    bandwidth_gbps: float
+    """10^9 bytes per second, to and from memory."""
+    gflops: dict[str, float]
+    """Input dtype -> 10^9 floating-point operations per second on the fastest path for it."""
+    source: str
+
+    def __post_init__(self) -> None:
+        for name, value in (("bandwidth", self.bandwidth_gbps), *self.gflops.items()):
+            if not value > 0:
+                raise ValueError(f"peak {name} of {self.device_model} is {value}")
+
+    def flops_per_us(self, dtype: DType) -> float:
+        if dtype.value not in self.gflops:
+            raise BadInput(
+                f"no peak for {dtype.value}",
+                where=f"peaks of {self.device_model}",
+                remedy="add it to the table, or calibrate again",
+            )
+        return self.gflops[dtype.value] * 1e3
+
+    @property
+    def bytes_per_us(self) -> float:
+        return self.bandwidth_gbps * 1e3
+
+
+def t_sol_us(flops: float | None, bytes_moved: float, peaks: Peaks, dtype: DType) -> float:
+    """Return the physical floor; without a trustworthy FLOP count (None) only bytes bound it."""
+    if bytes_moved < 0 or (flops is not None and flops < 0):
+        raise ValueError(f"negative work: {flops} FLOPs, {bytes_moved} bytes")
+    by_bytes = bytes_moved / peaks.bytes_per_us
+    return max(by_bytes, flops / peaks.flops_per_us(dtype)) if flops else by_bytes
+
+
+def sol_score(t_k_us: float | None, t_b_us: float, t_sol: float) -> float | None:
+    """Return S: 0.5 at the baseline, 1 at the limit, 0 for a failure (None); None if undefined.
+
+    S is undefined where the baseline is at or below the limit. A time below the limit is not better than the
+    limit: such a result is quarantined, and until a person has looked it scores 1.
+    """
+    if t_b_us <= t_sol:
+        return None
+    if t_k_us is None:
+        return 0.0
+    return 1.0 / (1.0 + max(0.0, t_k_us - t_sol) / (t_b_us - t_sol))
+
+
+def share_of_limit(t_k_us: float, t_sol: float) -> float:
+    """Return how much of the possible speed is reached: 1 at the limit."""
+    return t_sol / t_k_us
