@@ -1,0 +1,283 @@
+"""Small git verbs on one bare repository, with no policy. Only this module imports GitPython.
+
+Objects are read in this process by GitPython's object database and written as loose files by
+swarm.durable; refs, worktrees, diffs and bundles go through the git program, which gets a scrubbed
+environment, a time limit, its own process group, and no hook, filter, fsmonitor or configuration that
+somebody else may have planted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from swarm.durable import create_only
+from swarm.errors import BadInput, GitFailed, Raced, Refused
+from swarm.gitobjects import (
+    FILE_MODES,
+    MAX_TREE_DEPTH,
+    TREE_MODE,
+    CommitInfo,
+    Entry,
+    check_path,
+    format_commit,
+    format_tree,
+    parse_commit,
+    parse_tree,
+)
+
+ZERO = "0" * 40
+MAX_BLOB_BYTES = 64 << 20
+MAX_TREE_ENTRIES = 10_000
+STALE_LOCK_S = 30.0
+"""No ref update of ours takes this long: an older lock file was left by a git that was killed."""
+
+_CONFIG = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.attributesFile=/dev/null",
+    "core.fsync=committed,reference",
+    "core.logAllRefUpdates=always",
+    "core.filesRefLockTimeout=3000",
+    "core.packedRefsTimeout=3000",
+    "gc.auto=0",
+    "maintenance.auto=false",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RefChange:
+    """Move `ref` from `old` to `new`; ZERO as old: it must not exist, as new: delete it."""
+
+    ref: str
+    new: str
+    old: str
+
+
+class Repo:
+    """A bare repository. Not for use by several threads at once."""
+
+    def __init__(self, git_dir: Path, *, timeout_s: float = 60.0) -> None:
+        self.git_dir = git_dir
+        self.timeout_s = timeout_s
+        self._objects: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._objects = None  # the object database closes its files when it is collected
+
+    def init_bare(self) -> None:
+        """Create the repository, or repair one whose creation was interrupted."""
+        self.run("init", "--quiet", "--bare", "--template=", "--initial-branch=main")
+
+    # refs
+
+    def refs(self, *prefixes: str) -> dict[str, str]:
+        """Return ref name -> object for every ref below the `prefixes`."""
+        out = self.run("for-each-ref", "--format=%(objectname) %(refname)", "--", *prefixes).decode()
+        return {ref: sha for sha, ref in (line.split(" ", 1) for line in out.splitlines())}
+
+    def update_refs(self, changes: Sequence[RefChange], reason: str) -> None:
+        """Make all `changes` or none; Raced if a ref is not where its change says it was."""
+        lines = "".join(f"update {c.ref} {c.new} {c.old}\n" for c in changes)
+        for _ in range(2):
+            try:
+                self.run("update-ref", "--create-reflog", "-m", reason, "--stdin", stdin=lines.encode())
+                return
+            except GitFailed as error:
+                lock = re.search(r"Unable to create '(.*\.lock)': File exists", error.what)
+                if lock is None:
+                    if "cannot lock ref" not in error.what:
+                        raise
+                    raise Raced(error.what) from None
+                if not self._remove_stale_lock(Path(lock[1])):
+                    raise Raced(error.what) from None
+
+    def set_head(self, ref: str) -> None:
+        self.run("symbolic-ref", "HEAD", ref)
+
+    def _remove_stale_lock(self, lock: Path) -> bool:
+        if not lock.resolve().is_relative_to(self.git_dir.resolve()):
+            return False
+        with suppress(FileNotFoundError):
+            if time.time() - lock.lstat().st_mtime < STALE_LOCK_S:
+                return False
+            lock.unlink()
+        return True
+
+    # reading objects
+
+    def commit(self, sha: str) -> CommitInfo:
+        """Parse one commit; BadInput if the object is not one."""
+        return parse_commit(sha, self._read(sha, b"commit"))
+
+    def entries(self, tree: str) -> dict[str, Entry]:
+        """Return one level of a tree; a name that is not UTF-8 comes back with surrogates."""
+        return parse_tree(self._read(tree, b"tree"))
+
+    def read_tree(self, tree: str) -> dict[str, Entry]:
+        """Return path -> entry for all files of a tree; BadInput if it is absurdly large or deep."""
+        found: dict[str, Entry] = {}
+        todo = [("", tree)]
+        while todo:
+            prefix, sha = todo.pop()
+            for name, entry in self.entries(sha).items():
+                path = f"{prefix}{name}"
+                if entry.mode == TREE_MODE:
+                    todo.append((f"{path}/", entry.sha))
+                else:
+                    found[path] = entry
+            if prefix.count("/") > MAX_TREE_DEPTH or len(found) + len(todo) > MAX_TREE_ENTRIES:
+                raise BadInput(f"tree {tree[:12]} holds too many files", where=prefix or None)
+        return found
+
+    def blob(self, sha: str) -> bytes:
+        return self._read(sha, b"blob")
+
+    def _read(self, sha: str, kind: bytes) -> bytes:
+        from git.db import GitDB  # GitPython costs 100 ms that `import swarm.git` should not
+        from git.exc import BadObject
+
+        binary = bytes.fromhex(sha)
+        for attempt in (1, 2):
+            if self._objects is None:
+                self._objects = GitDB(str(self.git_dir / "objects"))
+            try:
+                found = self._objects.stream(binary)
+                break
+            except BadObject:
+                # Somebody may have packed the loose objects since: look again with fresh eyes, once.
+                self._objects = None
+                if attempt == 2:
+                    raise GitFailed(f"object {sha} is missing in {self.git_dir}") from None
+        if found.type != kind or found.size > MAX_BLOB_BYTES:
+            what = f"is a {found.type.decode()} of {found.size} bytes, not a {kind.decode()}"
+            raise BadInput(f"object {sha} {what} of at most {MAX_BLOB_BYTES}")
+        data: bytes = found.read()
+        return data
+
+    # writing objects
+
+    def write_tree(self, files: Mapping[str, bytes | Entry]) -> str:
+        """Store `files` (contents, or entries that exist already) as a tree; BadInput for an unsafe path."""
+        nested: dict[str, Any] = {}
+        for path, file in files.items():
+            *folders, name = check_path(path).split("/")
+            level = nested
+            for folder in folders:
+                level = level.setdefault(folder, {})
+                if not isinstance(level, dict):
+                    raise BadInput("a file and a folder have the same name", where=path)
+            if name in level:
+                raise BadInput("a file and a folder have the same name", where=path)
+            level[name] = (
+                file if isinstance(file, Entry) else Entry(FILE_MODES[0], self._write(b"blob", file))
+            )
+        return self._write_level(nested)
+
+    def _write_level(self, level: dict[str, Any]) -> str:
+        entries = {
+            name: item if isinstance(item, Entry) else Entry(TREE_MODE, self._write_level(item))
+            for name, item in level.items()
+        }
+        return self._write(b"tree", format_tree(entries))
+
+    def commit_tree(self, tree: str, parents: Sequence[str], message: str, author: str) -> str:
+        """Store a commit by `author` (a plain name) of this moment; no ref moves."""
+        content = format_commit(tree, parents, message, author, int(time.time()))
+        return self._write(b"commit", content)
+
+    def _write(self, kind: bytes, content: bytes) -> str:
+        data = b"%s %d\0%s" % (kind, len(content), content)
+        sha = hashlib.sha1(data, usedforsecurity=False).hexdigest()
+        create_only(self.git_dir / "objects" / sha[:2] / sha[2:], zlib.compress(data, 1))
+        return sha
+
+    # worktrees, diffs, bundles
+
+    def worktree_add(self, path: Path, branch: str, reason: str) -> None:
+        """Register a worktree without writing a file into it: no checkout, so no filter runs."""
+        self.run("worktree", "add", "--no-checkout", "--lock", "--reason", reason, "--", str(path), branch)
+
+    def read_index(self, admin_dir: Path, tree: str) -> None:
+        """Make the index of one worktree say `tree`, so that `git status` there makes sense to a person."""
+        self.run("read-tree", tree, git_dir=admin_dir)
+
+    def diff(self, old: str, new: str, *paths: str) -> str:
+        """Return the textual difference of two commits or trees."""
+        options = ("--no-ext-diff", "--no-textconv", "--no-color", "--end-of-options")
+        return self.run("diff", *options, old, new, "--", *paths).decode(errors="replace")
+
+    def bundle(self, path: Path) -> None:
+        """Write all branches and HEAD to a bundle that `git clone` takes; atomically."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temp = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        try:
+            self.run("bundle", "create", "--quiet", str(temp), "--branches", "HEAD")
+            temp.replace(path)
+        finally:
+            temp.unlink(missing_ok=True)
+
+    def run(self, *arguments: str, stdin: bytes = b"", git_dir: Path | None = None) -> bytes:
+        """Run one git command and return what it printed; its whole process group dies at the limit."""
+        settings = [part for setting in _CONFIG for part in ("-c", setting)]
+        argv = ["git", f"--git-dir={git_dir or self.git_dir}", *settings, *arguments]
+        process = subprocess.Popen(
+            argv,
+            env=_environment(),
+            cwd="/",
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with process:
+            try:
+                out, err = process.communicate(stdin, timeout=self.timeout_s)
+            except subprocess.TimeoutExpired:
+                raise GitFailed(f"git {arguments[0]} took more than {self.timeout_s:g} s") from None
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode == 0:
+            return out
+        said = err.decode(errors="replace").strip()
+        for reason in ("No space left on device", "Read-only file system", "Permission denied"):
+            if reason in said:
+                raise Refused(f"git {arguments[0]}: {said}", where=str(self.git_dir))
+        raise GitFailed(
+            f"git {arguments[0]} ended with {process.returncode}: {said}", where=str(self.git_dir)
+        )
+
+
+def _environment() -> dict[str, str]:
+    """Return everything git gets to see: nothing of GIT_*, no home, no configuration but ours."""
+    identity = {
+        f"GIT_{role}_{what}": "swarm" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+    }
+    return identity | {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": "/nonexistent",
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+    }

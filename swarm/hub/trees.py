@@ -1,0 +1,47 @@
+"""Which files of a problem branch are frozen by an epoch and which a worker may change."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+
+NOTES = "NOTES.md"
+SOLUTION = "solution"
+COORDINATION = "COORDINATION.md"
+
+
+def is_frozen(path: str) -> bool:
+    """Say whether an epoch owns `path`: everything but the solution and the notes."""
+    return path != NOTES and path.split("/", 1)[0] != SOLUTION
+
+
+def is_editable(path: str, patterns: Iterable[str]) -> bool:
+    """Say whether a pattern of [output].editable covers `path`; `folder/**` covers all below the folder."""
+    return any(
+        path.startswith(pattern[:-2]) if pattern.endswith("/**") else fnmatchcase(path, pattern)
+        for pattern in patterns
+    )
+
+
+def solution_paths(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Prefix paths that are relative to solution/."""
+    return {f"{SOLUTION}/{path}": content for path, content in files.items()}
+
+
+def epoch_hash(files: Mapping[str, bytes]) -> str:
+    """Name the frozen files by content: of COORDINATION.md only the blocks that verdicts depend on count."""
+    total = hashlib.sha256()
+    for path in sorted(filter(is_frozen, files)):
+        content = files[path]
+        if path == COORDINATION:
+            content = _frozen_text(content.decode())
+        total.update(b"%s\0%d\0" % (path.encode(), len(content)))
+        total.update(content)
+    return total.hexdigest()[:32]
+
+
+def _frozen_text(text: str) -> bytes:
+    blocks = re.findall(r"^```toml\n(\[(?:output|rules|tests)\].*?)^```", text, re.MULTILINE | re.DOTALL)
+    return "\n".join(sorted(blocks)).encode()
