@@ -1,0 +1,64 @@
+"""Python with torch: nothing is compiled ahead, the sources are laid out for a runner to import."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from swarm.device import Device
+from swarm.languages.protocol import Artifact, CompileLimits, Failure, Kind
+from swarm.problem import Problem
+from swarm.solution import Manifest
+from swarm.verdict import Status
+
+
+class Pytorch:
+    """The language `pytorch`."""
+
+    def compile(
+        self,
+        files: Mapping[str, bytes],
+        manifest: Manifest,
+        problem: Problem,
+        device: Device,
+        cache: Path,
+        limits: CompileLimits,
+    ) -> Artifact | Failure:
+        sources = {name: files[name] for name in manifest.sources}
+        for name, data in sources.items():
+            try:
+                compile(data, name, "exec", dont_inherit=True)
+            except (SyntaxError, ValueError) as error:
+                line = getattr(error, "lineno", None)
+                place = f"{name}:{line}" if line else name
+                return Failure(Status.COMPILE_ERROR, f"{place}: {error.args[0]}")
+        folder = _keep(sources, cache / "sources")
+        assert manifest.entry is not None  # the manifest's own rule for host languages
+        return Artifact(Kind.PYTHON, folder, manifest.entry, manifest.destination_passing)
+
+
+def _keep(files: Mapping[str, bytes], cache: Path) -> Path:
+    """Return a folder with `files`, named by what they are; it appears whole or not at all."""
+    digest = hashlib.sha256()
+    for name, data in sorted(files.items()):
+        digest.update(f"{name}\0{len(data)}\0".encode() + data)
+    folder = cache / digest.hexdigest()[:40]
+    if folder.exists():
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    temp = Path(tempfile.mkdtemp(dir=cache, prefix=".tmp-"))
+    temp.chmod(0o755)
+    for name, data in files.items():
+        path = temp / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    try:
+        temp.rename(folder)
+    except OSError:  # another judge was first
+        if not folder.exists():
+            raise
+        shutil.rmtree(temp)
+    return folder

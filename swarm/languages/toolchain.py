@@ -1,0 +1,131 @@
+"""The C++ compiler: which one, what it builds for, and one sandboxed call of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from swarm import sandbox
+from swarm.device import other_cores
+from swarm.durable import create_only
+from swarm.errors import Refused
+
+COMPILERS = ("g++", "c++", "clang++")
+OBJECT_BYTES = 256 << 20
+NICE = 5
+"""A compiler must not delay the judge where both are on the same core."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    path: Path
+    version: str
+    """First line of --version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    path: Path
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotBuilt:
+    exit: sandbox.Exit | None
+    """None if it ran out of time."""
+    log: str
+
+
+@cache
+def compiler() -> Compiler:
+    """Return the machine's C++ compiler, or raise Refused with the command that installs one."""
+    for name in COMPILERS:
+        found = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin") or shutil.which(name)
+        if found is not None:
+            said = subprocess.run(
+                [found, "--version"], capture_output=True, text=True, timeout=30, check=True
+            )
+            return Compiler(Path(found), said.stdout.splitlines()[0])
+    raise Refused("no C++ compiler on this machine", remedy="install one: apt-get install g++")
+
+
+@cache
+def machine() -> str:
+    """Name what -march=native depends on: a build is only good for processors with the same name."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    told = {line for line in lines if line.startswith(("flags", "Features", "model name", "CPU part"))}
+    text = "\n".join([os.uname().machine, *sorted(told)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def build(
+    files: Mapping[str, bytes],
+    options: Sequence[str],
+    cache: Path,
+    *,
+    timeout_s: float,
+    memory_bytes: int,
+) -> Built | NotBuilt:
+    """Compile the .cpp files among `files` into one shared object, in the sandbox, off the measured cores.
+
+    The result is kept in `cache` by content: sources, options, compiler and processor.
+    """
+    kept = cache / "objects" / f"{_key(files, options)}.so"
+    if kept.exists():
+        return Built(kept, "")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="swarm-build-") as temp:
+        folder = Path(temp)
+        folder.chmod(0o755)
+        for name, data in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        result = folder / "out" / "result.so"
+        result.parent.mkdir()
+        sources = sorted(name for name in files if name.endswith(".cpp"))
+        done = sandbox.run(
+            [str(compiler().path), *options, "-I.", *sources, "-o", str(result)],
+            timeout_s=timeout_s,
+            limits=sandbox.Limits(
+                memory_bytes=memory_bytes,
+                file_bytes=OBJECT_BYTES,
+                scratch_bytes=2 * OBJECT_BYTES,
+                open_files=256,
+            ),
+            cores=sorted(other_cores()),
+            cwd=folder,
+            readable=[folder, *_outside_the_system(compiler().path)],
+            writable=[result.parent],
+            nice=NICE,
+        )
+        if done.exit is None or not done.exit.succeeded or not _is_plain_file(result):
+            return NotBuilt(done.exit, done.output)
+        create_only(kept, result.read_bytes())
+    return Built(kept, done.output)
+
+
+def _key(files: Mapping[str, bytes], options: Sequence[str]) -> str:
+    digest = hashlib.sha256()
+    for part in (str(compiler().path), compiler().version, machine(), *options):
+        digest.update(part.encode() + b"\0")
+    for name, data in sorted(files.items()):
+        digest.update(f"{name}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()[:40]
+
+
+def _is_plain_file(path: Path) -> bool:
+    """A compiler driven by a candidate's text must not make us follow a link out of the box."""
+    return path.is_file() and not path.is_symlink()
+
+
+def _outside_the_system(path: Path) -> list[Path]:
+    prefix = path.resolve().parent.parent
+    return [] if str(prefix).startswith("/usr") or prefix == Path("/") else [prefix]

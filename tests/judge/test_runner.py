@@ -1,0 +1,91 @@
+"""Candidates that behave: they are called on every slot, and the results are in the judge's memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from swarm.judge.runner import Slot
+from swarm.languages.protocol import Failure
+from swarm.verdict import Status
+from tests.judge.bench import KERNEL, bench, cpp, pytorch
+
+DESTINATION = "import torch\ndef run(x, scale, shift, negate, y):\n    torch.add(x * -scale, -shift, out=y)\n"
+RETURNING = "def run(x, scale, shift, negate):\n    return -(x * scale + shift)\n"
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def test_cpp_fills_every_slot_and_claims_a_time_for_each(cache: Path) -> None:
+    with bench(cpp(KERNEL, cache), cache) as it:
+        for _ in range(3):
+            claims = it.call()
+            assert isinstance(claims, list), claims
+            assert len(claims) == len(it.slots)
+            assert 0 < sum(claims) <= it.runner.wall_ns
+            assert it.is_right
+
+
+def test_pytorch_writes_into_the_outputs_it_is_given(cache: Path) -> None:
+    with bench(pytorch(DESTINATION, cache), cache) as it:
+        assert isinstance(it.call(), list)
+        assert it.is_right
+
+
+def test_a_baseline_may_return_its_outputs(cache: Path) -> None:
+    with bench(pytorch(RETURNING, cache, "destination_passing = false"), cache) as it:
+        assert isinstance(it.call(), list)
+        assert it.is_right
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("    return x[1:] * scale", Status.INCORRECT_SHAPE),
+        ("    return (x * scale).double()", Status.INCORRECT_DTYPE),
+        ("    return x, x", Status.INCORRECT_SHAPE),
+        ("    raise KeyError('weights')", Status.RUNTIME_ERROR),
+    ],
+    ids=["shape", "dtype", "count", "raises"],
+)
+def test_what_a_returning_entry_does_wrong_has_a_status(cache: Path, body: str, status: Status) -> None:
+    source = f"def run(x, scale, shift, negate):\n{body}\n"
+    with bench(pytorch(source, cache, "destination_passing = false"), cache) as it:
+        failure = it.call()
+        assert isinstance(failure, Failure)
+        assert failure.status is status
+
+
+def test_a_runner_is_stopped_between_calls(cache: Path) -> None:
+    with bench(cpp(KERNEL, cache), cache) as it:
+        it.call()
+        assert it.runner.pid is not None
+        deadline = time.monotonic() + 5
+        while _state(it.runner.pid) != "T":
+            assert time.monotonic() < deadline
+        it.call()
+        assert it.is_right
+
+
+def test_nothing_of_a_closed_runner_remains(cache: Path) -> None:
+    with bench(cpp(KERNEL, cache), cache) as it:
+        it.call()
+        pid = it.runner.pid
+    assert pid is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_slots_without_any_are_refused(cache: Path) -> None:
+    with bench(cpp(KERNEL, cache), cache) as it, pytest.raises(ValueError, match="0 slots"):
+        it.runner.call(list[Slot]())
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
