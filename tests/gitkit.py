@@ -15,6 +15,10 @@ COORDINATION = b"""# Protocol
 editable = ["solution/**", "NOTES.md"]
 ```
 ```toml
+[rules]
+[tests]
+rounds = 4
+[board]
 [planner]
 stall_minutes = 5
 ```

@@ -6,7 +6,6 @@ still good: git creates a lock file beside a ref whenever it moves one, which ch
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +14,7 @@ from swarm.errors import BadInput
 from swarm.git import Repo
 from swarm.hub.history import History
 from swarm.layout import PROBLEM_REFS, WORK_REFS, WorkBranch, parse_ref
-
-TICK_S = 0.02
-"""File times come from a clock that ticks every 1 to 10 ms; two changes in one tick look like one."""
+from swarm.stamps import settled_stamp, stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +44,15 @@ class Branches:
 
     def all(self) -> dict[str, Heads]:
         """Return the branches of every problem, as of now."""
-        stamps = self._stamp()
-        if stamps != self._stamps:
-            self._list(stamps)
+        if not self._stamps or any(stamp(path) != time_ns for path, time_ns in self._stamps.items()):
+            self._list()
         return self._heads
 
     def heads(self, problem: str) -> Heads:
         """Return the branches of one problem, as of now; BadInput if it has none."""
         known = self._stamps
-        if not known or any(known.get(path, 0) != _time(path) for path in self._folders(problem)):
-            self._list(self._stamp())
+        if not known or any(known.get(path, 0) != stamp(path) for path in self._folders(problem)):
+            self._list()
         found = self._heads.get(problem)
         if found is None or found.champion is None:
             raise BadInput(f"there is no problem {problem!r} in this run", where=str(self._repo.git_dir))
@@ -76,10 +72,12 @@ class Branches:
         """Look again next time: this process itself has just moved a ref."""
         self._stamps = {}
 
-    def _list(self, stamps: dict[Path, int]) -> None:
-        while stamps and time.time() - max(stamps.values()) / 1e9 < TICK_S:
-            time.sleep(TICK_S)
-            stamps = self._stamp()
+    def _list(self) -> None:
+        git = self._repo.git_dir
+        paths = [git / "packed-refs", git / PROBLEM_REFS, git / WORK_REFS]
+        with suppress(FileNotFoundError):
+            paths.extend((git / WORK_REFS).iterdir())
+        stamps = {path: settled_stamp(path) for path in paths}
         heads: dict[str, Heads] = {}
         for ref, sha in self._repo.refs(PROBLEM_REFS, WORK_REFS).items():
             match parse_ref(ref):
@@ -92,17 +90,3 @@ class Branches:
     def _folders(self, problem: str) -> tuple[Path, ...]:
         git = self._repo.git_dir
         return git / "packed-refs", git / PROBLEM_REFS, git / WORK_REFS / problem
-
-    def _stamp(self) -> dict[Path, int]:
-        git = self._repo.git_dir
-        paths = [git / "packed-refs", git / PROBLEM_REFS, git / WORK_REFS]
-        with suppress(FileNotFoundError):
-            paths.extend((git / WORK_REFS).iterdir())
-        return {path: time_ns for path in paths if (time_ns := _time(path))}
-
-
-def _time(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+
+from swarm.errors import BadInput
 
 NOTES = "NOTES.md"
 SOLUTION = "solution"
@@ -32,16 +33,20 @@ def solution_paths(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 def epoch_hash(files: Mapping[str, bytes]) -> str:
     """Name the frozen files by content: of COORDINATION.md only the blocks that verdicts depend on count."""
+    from swarm.protocol import frozen_text  # pydantic, which reading a hub does not need
+
     total = hashlib.sha256()
     for path in sorted(filter(is_frozen, files)):
         content = files[path]
         if path == COORDINATION:
-            content = _frozen_text(content.decode())
+            content = frozen_text(_text(content))
         total.update(b"%s\0%d\0" % (path.encode(), len(content)))
         total.update(content)
     return total.hexdigest()[:32]
 
 
-def _frozen_text(text: str) -> bytes:
-    blocks = re.findall(r"^```toml\n(\[(?:output|rules|tests)\].*?)^```", text, re.MULTILINE | re.DOTALL)
-    return "\n".join(sorted(blocks)).encode()
+def _text(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"byte {error.start} is not UTF-8", where=COORDINATION) from None
