@@ -23,12 +23,12 @@ LAYERS = (
     ("watcher", "planner", "agents"),
     ("pool",),
     ("judge", "languages", "sandbox"),
-    ("ledger", "board", "knowledge", "hub", "role", "status", "messages"),
+    ("ledger", "board", "knowledge", "hub", "role", "status"),
     (
         "protocol", "config", "problem", "definition", "workload", "schema", "expressions", "solution",
         "settings", "scan", "verdict", "sol", "job", "device",
     ),
-    ("layout", "locks", "durable", "git"),
+    ("layout", "locks", "durable", "stamps", "git", "gitobjects", "messages"),
     ("errors",),
 )  # fmt: skip
 """Top first; a module may import from its own layer and from those below. `hub` stands for hub_*.py too."""
