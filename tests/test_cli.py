@@ -13,6 +13,8 @@ import pytest
 from swarm.cli import main as cli
 from swarm.errors import BadInput
 
+ROOT = Path(__file__).parent.parent
+
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[BaseException]]:
@@ -116,3 +118,83 @@ def test_doctor_names_the_command_that_fixes_a_missing_compiler(
     assert "apt-get install g++" in out
     assert "git, compiler" in err
     assert err.endswith("type: apt-get install git\n")
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run root with one small problem, as the current folder."""
+    folder = tmp_path / "root"
+    assert cli.main(["init", str(folder)]) == 0
+    write_problem(folder / "problems" / "double")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def write_problem(folder: Path) -> None:
+    definition = {
+        "name": folder.name,
+        "description": "Twice its input",
+        "axes": {"n": {"type": "var"}},
+        "inputs": {"x": {"shape": ["n"], "dtype": "float32"}},
+        "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
+        "reference": "",
+    }
+    workload = {"uuid": "w1", "axes": {"n": 100_000}, "inputs": {"x": {"type": "random"}}}
+    kernel = (
+        '#include "problem.h"\n'
+        'extern "C" void run(const float* x, float* y, int64_t n) {\n'
+        "  for (int64_t i = 0; i < n; i += STEP)\n"
+        "    for (int64_t j = i; j < n && j < i + STEP; ++j) y[j] = 2 * x[j];\n"
+        "}\n"
+    )
+    manifest = (
+        'language = "cpp"\nsources = ["kernel.cpp"]\n[params]\nSTEP = 1\n[tune]\nSTEP = [1, 8, 64, 512]\n'
+    )
+    files = {
+        "definition.json": json.dumps(definition),
+        "workload.jsonl": json.dumps(workload),
+        "workload.cpu.jsonl": json.dumps(workload),
+        "reference.py": "def run(x):\n    return 2 * x\n",
+        "seed/cpp/kernel.cpp": kernel,
+        "seed/cpp/solution.toml": manifest,
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def test_init_makes_a_run_root_and_refuses_to_make_it_twice(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (root / "COORDINATION.md").read_bytes() == (ROOT / "COORDINATION.md").read_bytes()
+    assert (root / "swarm.toml").is_file()
+    capsys.readouterr()
+    assert cli.main(["init", str(root)]) == 1
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_outside_a_run_root_a_command_says_how_to_make_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["problems", "list"]) == 1
+    assert capsys.readouterr().err.endswith("; type: swarm init DIR\n")
+
+
+def test_root_option_serves_from_anywhere(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert cli.main(["--root", str(root / "problems"), "problems", "show", "double", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "double"
+
+
+def test_problems_list_shows_the_good_ones_and_names_the_broken_one(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_problem(root / "problems" / "broken")
+    (root / "problems" / "broken" / "workload.jsonl").write_text('{"uuid": 1}\n')
+    capsys.readouterr()
+    assert cli.main(["problems", "list"]) == 1
+    out, err = capsys.readouterr()
+    assert "double" in out and "Twice its input" in out
+    assert err.startswith("swarm: broken/workload.jsonl:1: uuid")
+    assert err.count("\n") == 1

@@ -15,7 +15,8 @@ from swarm.layout import RunPaths, RunRoot, find_root
 if TYPE_CHECKING:
     from rich.console import Console
 
-DEFAULT_RUN = "local"
+PIPE_COLUMNS = 140
+"""Without a terminal rich assumes 80 columns and folds a table that a file has room for."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -28,10 +29,9 @@ def run_option(command: Command) -> Command:
     return click.option(
         "--run",
         "run_name",
-        default=DEFAULT_RUN,
         envvar="SWARM_RUN",
-        show_default=True,
-        help="The run's name: workspace/NAME and results/NAME.",
+        metavar="NAME",
+        help="The run: workspace/NAME and results/NAME; otherwise the name in swarm.toml.",
     )(command)
 
 
@@ -41,8 +41,13 @@ def root_of(ctx: click.Context) -> RunRoot:
     return find_root((chosen if isinstance(chosen, Path) else Path.cwd()).resolve())
 
 
-def run_of(ctx: click.Context, name: str) -> RunPaths:
-    return root_of(ctx).run(name)
+def run_of(ctx: click.Context, name: str | None) -> RunPaths:
+    root = root_of(ctx)
+    if name is None:
+        from swarm.config import load_config  # pydantic: 60 ms that a named run does not need
+
+        name = load_config(root).run.name
+    return root.run(name)
 
 
 def print_json(data: object) -> None:
@@ -53,12 +58,26 @@ def stdout() -> Console:
     """Return the console for what was asked for."""
     from rich.console import Console  # 30 ms that `swarm --help` and `--json` should not cost
 
-    # Without a terminal rich assumes 80 columns and would fold a table that a file has room for.
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
 
 
 def stderr() -> Console:
     """Return the console for progress and remarks; stdout stays clean for pipes."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 140)
+    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else PIPE_COLUMNS)
+
+
+def print_table(
+    headings: tuple[str, ...], rows: list[tuple[str, ...]], right: frozenset[str] = frozenset()
+) -> None:
+    """Print a table without lines; the columns named in `right` hold numbers. Cells are plain text."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    stdout().print(table)

@@ -22,7 +22,9 @@ from swarm.errors import SwarmError
 from swarm.layout import find_root
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("swarm.cli.init:init", "Set up a run root in DIR: protocol, settings, and room for problems."),
     "doctor": ("swarm.cli.doctor:doctor", "Say what this machine can do, what is missing and how to fix it."),
+    "problems": ("swarm.cli.problems:problems", "List problems, show one, check one."),
 }
 """Name -> (where it is, its one line). `swarm --help` reads this table and imports none of them."""
 
