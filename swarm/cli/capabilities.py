@@ -56,6 +56,7 @@ def probe(folder: Path) -> Iterator[Capability]:
     yield _torch_compile()
     yield _cores()
     yield _load()
+    yield _sandbox()
     yield _disk(folder)
     yield _inotify()
     yield _driver()
@@ -151,6 +152,20 @@ def _load() -> Capability:
     if busy > 1.0:
         return Capability("quiet", State.LIMITED, f"{found}; times will be noisy", "stop what else runs here")
     return Capability("quiet", State.THERE, found)
+
+
+def _sandbox() -> Capability:
+    from swarm import sandbox  # it probes by starting a process
+
+    level = sandbox.level()
+    if level is sandbox.Level.NAMESPACES:
+        return Capability("sandbox", State.THERE, level)
+    return Capability(
+        "sandbox",
+        State.LIMITED,
+        f"{level}; a candidate sees this machine's files and network",
+        "sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000",
+    )
 
 
 def _disk(folder: Path) -> Capability:

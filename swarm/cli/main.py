@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("swarm.cli.init:init", "Set up a run root in DIR: protocol, settings, and room for problems."),
     "doctor": ("swarm.cli.doctor:doctor", "Say what this machine can do, what is missing and how to fix it."),
     "problems": ("swarm.cli.problems:problems", "List problems, show one, check one."),
+    "log": ("swarm.cli.log:log", "Show what was tried on PROBLEM, newest first: seed, attempts, merges."),
 }
 """Name -> (where it is, its one line). `swarm --help` reads this table and imports none of them."""
 
