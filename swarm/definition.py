@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Literal, Protocol
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Field, Tag, field_validator, model_validator
 
 from swarm import expressions
 from swarm.errors import BadInput
 from swarm.expressions import Grammar
-from swarm.schema import Frozen, Int, Loc, dotted, parse, read_json, shown, suggest, wrong
+from swarm.schema import Frozen, Int, Loc, dotted, parse, read_json, shown, suggest, tag_of, wrong
 
 REFERENCE_FILE = "reference.py"
 DEFINITION_FILE = "definition.json"
@@ -84,19 +84,11 @@ class ExprAxis(Frozen):
 
 AXIS_TYPES = ("const", "var", "expr")
 
-
-def _axis_tag(raw: object) -> str:
-    kind = raw.get("type") if isinstance(raw, dict) else getattr(raw, "type", None)
-    if kind not in AXIS_TYPES:
-        raise wrong("type", f"axis type {shown(kind)} is unknown", suggest(str(kind), AXIS_TYPES))
-    return f"<{kind}>"
-
-
 Axis = Annotated[
     Annotated[ConstAxis, Tag("<const>")]
     | Annotated[VarAxis, Tag("<var>")]
     | Annotated[ExprAxis, Tag("<expr>")],
-    Discriminator(_axis_tag),
+    *tag_of(AXIS_TYPES, "axis"),
 ]
 
 

@@ -30,9 +30,9 @@ INCLUDE = re.compile(r"\s*(?:#|%:|\?\?=)\s*(?:include\w*|import|embed)\b\s*(.*)"
 def check_sources(sources: Mapping[str, str], language: str, rules: Rules, where: str) -> None:
     """Raise BadInput, naming file and line, if a source imports or contains what `rules` does not allow."""
     for source, text in sources.items():
-        names = list(_python_imports(text, where + source)) if source.endswith(".py") else []
+        module = _parsed(text, where + source) if source.endswith(".py") else None
         code = without_comments(text, source)
-        for line, name in names or _includes(code):
+        for line, name in _includes(code) if module is None else _modules(module):
             if not _is_own(name, source, sources) and name not in rules.imports[language]:
                 raise BadInput(
                     f"{name!r} may not be imported",
@@ -77,16 +77,19 @@ def _includes(code: str) -> Iterator[tuple[int, str]]:
             yield number, name[1] if name else match[1]
 
 
-def _python_imports(text: str, where: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, name) of the top-level modules that a Python source asks for."""
+def _parsed(text: str, where: str) -> ast.Module:
     try:
-        tree = ast.parse(text)
+        return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None) or 1
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         raise BadInput(
             f"not Python: {reason}", where=f"{where}:{line}", remedy="correct the syntax"
         ) from None
+
+
+def _modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield (line, name) of the top-level modules that a Python source asks for."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:

@@ -9,11 +9,19 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
 import tomli
-from pydantic import BaseModel, ConfigDict, Strict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Strict,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from swarm.errors import BadInput
@@ -44,7 +52,7 @@ class Frozen(BaseModel):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             for key in raw:
                 if key not in known:
-                    raise wrong(str(key), "unknown field", _suggest(str(key), known), kind=UNKNOWN_FIELD)
+                    raise wrong(str(key), "unknown field", suggest(str(key), known), kind=UNKNOWN_FIELD)
         return raw
 
 
@@ -127,27 +135,35 @@ def toml_fields(text: str, where: str, first_line: int = 1) -> Locate:
     return locate
 
 
-def toml_line(text: str, loc: Iterable[int | str]) -> int:
+def toml_line(text: str, loc: Loc) -> int:
     """Return the line (from 1) that comes nearest to setting the key `loc` in TOML text."""
-    wanted = tuple(part for part in loc if isinstance(part, str))
-    index = next((part for part in loc if isinstance(part, int)), 0)
-    best, best_length, seen = 1, 0, -1
-    table: tuple[str, ...] = ()
+    best, best_length = 1, 0
+    table: Loc = ()
+    counts: dict[tuple[str, ...], int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         header = re.match(r"\s*(\[\[?)\s*([\w.\" -]+?)\s*\]", line)
         key = re.match(r"\s*([\w.\"-]+)\s*=", line)
         if header:
-            path = table = _key_path(header[2])
-            seen += header[1] == "[["
-            if header[1] == "[[" and wanted[: len(path)] == path and seen < index:
-                continue
+            names = _key_path(header[2])
+            if header[1] == "[[":
+                counts[names] = counts.get(names, -1) + 1
+            path = table = _indexed(names, counts)
         elif key:
             path = table + _key_path(key[1])
         else:
             continue
-        if wanted[: len(path)] == path and len(path) > best_length:
-            best, best_length = number, len(path)
+        common = min(len(loc), len(path))
+        if common > best_length and loc[:common] == path[:common]:
+            best, best_length = number, common
     return best
+
+
+def _indexed(names: tuple[str, ...], counts: Mapping[tuple[str, ...], int]) -> Loc:
+    """Return the location of a table, with the indices of the arrays of tables that it is in."""
+    loc: Loc = ()
+    for end, name in enumerate(names, start=1):
+        loc += (name, counts[names[:end]]) if names[:end] in counts else (name,)
+    return loc
 
 
 def dotted(loc: Loc) -> str:
@@ -163,14 +179,33 @@ def shown(value: object) -> str:
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
-def _suggest(key: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else f"remove it; known are {', '.join(known) or 'none'}"
-
-
 def suggest(key: str, known: Iterable[str]) -> str:
     """Return the remedy for the unknown name `key`: the near miss, or all that is known."""
-    return _suggest(key, sorted(known))
+    names = [str(name) for name in known]
+    containing = [name for name in names if len(key) > 2 and key.lower() in name.lower()]
+    near = containing[:1] or difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else f"remove it; known are {', '.join(names) or 'none'}"
+
+
+def tag_of(kinds: tuple[str, ...], noun: str) -> tuple[Discriminator, BeforeValidator]:
+    """Return what tells members of a union apart by their `type`, and what refuses any other type."""
+
+    def kind_of(raw: object) -> object:
+        return raw.get("type") if isinstance(raw, dict) else getattr(raw, "type", None)
+
+    def check(raw: object) -> object:
+        if isinstance(raw, dict) and "type" not in raw:
+            raise wrong("type", "required field is missing", f"add one of {', '.join(kinds)}")
+        if kind_of(raw) not in kinds:
+            kind = kind_of(raw)
+            if kind is None:
+                raise wrong(
+                    "", f"{shown(raw)} is not allowed", f"write an object with the type {' or '.join(kinds)}"
+                )
+            raise wrong("type", f"{noun} type {shown(kind)} is unknown", suggest(str(kind), kinds))
+        return raw
+
+    return Discriminator(lambda raw: f"<{kind_of(raw)}>"), BeforeValidator(check)
 
 
 def _bad_input(item: ErrorDetails, locate: Locate) -> BadInput:
@@ -181,6 +216,8 @@ def _bad_input(item: ErrorDetails, locate: Locate) -> BadInput:
     if item["type"] == "missing":
         return BadInput("required field is missing", where=locate(loc), remedy="add it")
     remedy = item["msg"][:1].lower() + item["msg"][1:]
+    remedy = re.sub(r"a valid dictionary( or instance of \w+)?", "an object", remedy)
+    remedy = re.sub(r" after validation, not \d+$", "", remedy)
     remedy = re.sub(r"^(input|value|string|list|tuple|dictionary) should", "it must", remedy)
     return BadInput(f"{shown(item['input'])} is not allowed", where=locate(loc), remedy=remedy)
 

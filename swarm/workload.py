@@ -6,11 +6,23 @@ import json
 from collections.abc import Collection, Iterator
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, PlainValidator, Tag, model_validator
+from pydantic import Field, PlainValidator, Tag, model_validator
 
 from swarm.definition import Definition, TensorSpec
 from swarm.errors import BadInput
-from swarm.schema import Flag, Float, Frozen, Int, json_fields, parse, read_json, shown, suggest, wrong
+from swarm.schema import (
+    Flag,
+    Float,
+    Frozen,
+    Int,
+    json_fields,
+    parse,
+    read_json,
+    shown,
+    suggest,
+    tag_of,
+    wrong,
+)
 
 
 def _scalar(raw: object) -> bool | int | float:
@@ -48,20 +60,12 @@ class CustomInput(Frozen):
 
 INPUT_TYPES = ("random", "scalar", "safetensors", "custom")
 
-
-def _input_tag(raw: object) -> str:
-    kind = raw.get("type") if isinstance(raw, dict) else getattr(raw, "type", None)
-    if kind not in INPUT_TYPES:
-        raise wrong("type", f"input type {shown(kind)} is unknown", suggest(str(kind), INPUT_TYPES))
-    return f"<{kind}>"
-
-
 InputDescriptor = Annotated[
     Annotated[RandomInput, Tag("<random>")]
     | Annotated[ScalarInput, Tag("<scalar>")]
     | Annotated[SafetensorsInput, Tag("<safetensors>")]
     | Annotated[CustomInput, Tag("<custom>")],
-    Discriminator(_input_tag),
+    *tag_of(INPUT_TYPES, "input"),
 ]
 
 
