@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from swarm.definition import DType
 from swarm.errors import BadInput
 
 
@@ -24,21 +23,21 @@ class Peaks:
             if not value > 0:
                 raise ValueError(f"peak {name} of {self.device_model} is {value}")
 
-    def flops_per_us(self, dtype: DType) -> float:
-        if dtype.value not in self.gflops:
+    def flops_per_us(self, dtype: str) -> float:
+        if dtype not in self.gflops:
             raise BadInput(
-                f"no peak for {dtype.value}",
+                f"no peak for {dtype}",
                 where=f"peaks of {self.device_model}",
                 remedy="add it to the table, or calibrate again",
             )
-        return self.gflops[dtype.value] * 1e3
+        return self.gflops[dtype] * 1e3
 
     @property
     def bytes_per_us(self) -> float:
         return self.bandwidth_gbps * 1e3
 
 
-def t_sol_us(flops: float | None, bytes_moved: float, peaks: Peaks, dtype: DType) -> float:
+def t_sol_us(flops: float | None, bytes_moved: float, peaks: Peaks, dtype: str) -> float:
     """Return the physical floor; without a trustworthy FLOP count (None) only bytes bound it."""
     if bytes_moved < 0 or (flops is not None and flops < 0):
         raise ValueError(f"negative work: {flops} FLOPs, {bytes_moved} bytes")
