@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from fnmatch import fnmatchcase
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -46,9 +46,9 @@ class Output(Frozen):
                 )
         return names
 
-    def is_editable(self, path: str) -> bool:
-        """Whether a worker may change the branch's file `path`; `**` stands for anything below a folder."""
-        return any(fnmatchcase(path, pattern.replace("**", "*")) for pattern in self.editable)
+    def trailing(self, trailers: Mapping[str, str]) -> dict[str, str]:
+        """Return the trailers that a commit gets: those of the block that have a value, in its order."""
+        return {name: trailers[name] for name in self.trailers if trailers.get(name)}
 
 
 class Forbidden(Frozen):
@@ -138,6 +138,11 @@ class Tests(Frozen):
         if not all(0 < effect < 1 for _, effect in self.minimum_effect):
             raise wrong("minimum_effect", "an effect is not between 0 and 1", "0.02 means 2 %")
         return self
+
+    def trusts(self, trust: Trust) -> bool:
+        """Whether a result with this much trust may make a champion."""
+        order = list(Trust)
+        return order.index(trust) >= order.index(self.min_trust)
 
     def effect_at(self, time_us: float) -> float:
         """Return the least relative gain that counts for a kernel that takes `time_us`."""

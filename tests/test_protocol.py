@@ -10,34 +10,35 @@ from hypothesis import strategies as st
 from swarm.errors import BadInput
 from swarm.layout import find_root
 from swarm.protocol import BLOCKS, FROZEN_BLOCKS, frozen_text, load_protocol
+from swarm.verdict import Trust
 
 TEXT = find_root(Path(__file__).parent).coordination.read_text()
 PROTOCOL = load_protocol(TEXT)
+
+
+def replaced(old: str, new: str) -> str:
+    assert TEXT.count(old) == 1, old
+    return TEXT.replace(old, new)
 
 
 def line_of(fragment: str, text: str = TEXT) -> int:
     return text.count("\n", 0, text.index(fragment)) + 1
 
 
-def test_a_worker_may_change_its_solution_and_notes_only() -> None:
-    output = PROTOCOL.output
-    assert all(map(output.is_editable, ("solution/solution.toml", "solution/deep/kernel.cpp", "NOTES.md")))
-    assert not any(
-        map(
-            output.is_editable,
-            ("reference.py", "solution", "COORDINATION.md", "NOTES.md/x", "other/solution/x", ""),
-        )
-    )
+def test_a_commit_ends_with_the_trailers_of_the_block_in_its_order() -> None:
+    trailers = {"Worker": "a", "Speedup": "1.5", "Cost": "", "Evil": "x"}
+    assert list(PROTOCOL.output.trailing(trailers).items()) == [("Speedup", "1.5"), ("Worker", "a")]
+
+
+@pytest.mark.parametrize(("least", "trusted"), [("host", 3), ("replayed", 2), ("device_only", 1)])
+def test_trust_is_ordered(least: str, trusted: int) -> None:
+    tests = load_protocol(replaced('min_trust = "host"', f'min_trust = "{least}"')).tests
+    assert sum(map(tests.trusts, Trust)) == trusted
 
 
 def test_the_minimum_effect_depends_on_the_time() -> None:
     effect = PROTOCOL.tests.effect_at
     assert [effect(t) for t in (0.1, 4.9, 5.0, 49.9, 50.0, 1e9)] == [0.02, 0.02, 0.01, 0.01, 0.005, 0.005]
-
-
-def replaced(old: str, new: str) -> str:
-    assert TEXT.count(old) == 1, old
-    return TEXT.replace(old, new)
 
 
 BROKEN = {
