@@ -1,0 +1,85 @@
+"""A problem's baseline times as stored in results/baselines/: what a speedup is held against.
+
+Measuring them is the judge's work. A file belongs to a device model and to the problem's files as they were.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+
+from swarm.durable import write_atomic
+from swarm.errors import BadInput
+from swarm.layout import RunRoot
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One way to compute the problem: `eager`, `compile`, `baseline.py`, or a pytorch champion."""
+
+    name: str
+    times_us: dict[str, float]
+    """Workload uuid -> time; without those where it failed."""
+    versions: dict[str, str]
+    missing: str = ""
+    """Why there are no times, or not all: no compiler, an error, no time left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    problem: str
+    device_model: str
+    files: str
+    """Hash of the problem's files that it was measured for; another hash means measure again."""
+    judge_version: int
+    created_s: float
+    contenders: tuple[Contender, ...] = field(default=())
+
+    @property
+    def times_us(self) -> dict[str, float]:
+        """Return T_b: the fastest contender per workload."""
+        best: dict[str, float] = {}
+        for contender in self.contenders:
+            for uuid, time_us in contender.times_us.items():
+                best[uuid] = min(time_us, best.get(uuid, time_us))
+        return best
+
+    @property
+    def remarks(self) -> list[str]:
+        """Return what a reader of a speedup should know, a sentence per contender without times."""
+        return [f"{self.problem}: T_b without {c.name}: {c.missing}" for c in self.contenders if c.missing]
+
+
+def save_baseline(root: RunRoot, baseline: Baseline) -> None:
+    """Store `baseline` where all runs of this root find it."""
+    path = root.baseline(baseline.device_model, baseline.problem)
+    write_atomic(path, json.dumps(asdict(baseline), indent=1, allow_nan=False).encode() + b"\n")
+
+
+def load_baseline(root: RunRoot, device_model: str, problem: str) -> Baseline | None:
+    """Return the stored baseline, None if there is none; BadInput naming the file if it is broken."""
+    path = root.baseline(device_model, problem)
+    try:
+        raw = json.loads(path.read_bytes())
+        contenders = tuple(
+            Contender(
+                str(c["name"]),
+                {str(uuid): float(time_us) for uuid, time_us in c["times_us"].items()},
+                {str(name): str(version) for name, version in c["versions"].items()},
+                str(c["missing"]),
+            )
+            for c in raw["contenders"]
+        )
+        return Baseline(
+            str(raw["problem"]),
+            str(raw["device_model"]),
+            str(raw["files"]),
+            int(raw["judge_version"]),
+            float(raw["created_s"]),
+            contenders,
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        remedy = f"delete it; `swarm baseline {problem}` measures it again"
+        raise BadInput(f"not a baseline: {error!r}", where=str(path), remedy=remedy) from None
