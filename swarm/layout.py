@@ -239,6 +239,16 @@ class RunRoot:
         return self.baselines(device_model) / "peaks.json"
 
 
+def locate_worktree(root: RunRoot, folder: Path) -> tuple[RunPaths, str]:
+    """Return the run and the worker whose worktree holds `folder`, or raise BadInput."""
+    parts = folder.relative_to(root.path).parts if folder.is_relative_to(root.path) else ()
+    if len(parts) >= 4 and parts[0] == "workspace" and parts[2] == "worktrees":
+        return root.run(parts[1]), check_name("worker", parts[3])
+    raise BadInput(
+        f"{folder} is not in a worktree", remedy="go to workspace/<run>/worktrees/<worker> and try again"
+    )
+
+
 def find_root(start: Path) -> RunRoot:
     """Return the run root that holds `start`, or raise BadInput naming the command that makes one."""
     for folder in (start, *start.parents):

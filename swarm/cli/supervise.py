@@ -56,9 +56,11 @@ class Supervisor:
     def __init__(
         self, roles: Iterable[Role], *, logs: Path, cwd: Path, command: Sequence[str] | None = None
     ) -> None:
+        """The roles may use the cores that this process may use now, whatever it confines itself to later."""
         self._roles = tuple(roles)
         self._logs = logs
         self._cwd = cwd
+        self._cores = os.sched_getaffinity(0)
         self._command = tuple(command or (sys.executable, "-m", "swarm.cli.main"))
         self._running: dict[str, _Running] = {}
 
@@ -117,7 +119,7 @@ class Supervisor:
                 stdout=log,
                 stderr=log,
                 cwd=self._cwd,
-                env=os.environ | leash_environment(),
+                env=os.environ | leash_environment(self._cores),
                 # Ctrl-C in a terminal goes to `swarm run` alone, which stops the roles in order.
                 start_new_session=True,
             )
