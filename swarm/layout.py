@@ -109,8 +109,12 @@ class RunPaths:
     def knowledge(self) -> Path:
         return self.workspace / "knowledge.md"
 
+    @property
+    def agents(self) -> Path:
+        return self.workspace / "agents"
+
     def agent(self, worker: str) -> AgentPaths:
-        return AgentPaths(self.workspace / "agents" / check_name("worker", worker))
+        return AgentPaths(self.agents / check_name("worker", worker))
 
     @property
     def requests(self) -> Path:
