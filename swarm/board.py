@@ -63,7 +63,7 @@ class Board:
 
 
 PROBLEM_COLUMNS = tuple(field.name for field in fields(ProblemRow))
-REQUIRED_COLUMNS = ("problem", "state", "champion")
+REQUIRED_COLUMNS = ("problem", "state", "champion", "verdicts")
 WORKER_COLUMNS = tuple(field.name for field in fields(WorkerRow))
 WORKER_STATES = ("assigned", "free")
 

@@ -99,7 +99,7 @@ def test_a_missing_section_is_an_error_and_a_missing_file_is_not(tmp_path: Path)
 
 
 def test_the_protocol_chooses_columns_and_states(tmp_path: Path) -> None:
-    columns = ("problem", "state", "champion", "workers")
+    columns = ("problem", "state", "champion", "verdicts", "workers")
     path = tmp_path / "board.md"
     write(path, BOARD, columns)
     row = read(path, columns).problems[0]  # type: ignore[union-attr]

@@ -23,7 +23,7 @@ LAYERS = (
     ("watcher", "planner", "agents"),
     ("pool",),
     ("judge", "languages", "sandbox"),
-    ("ledger", "baseline", "board", "knowledge", "hub", "role", "status"),
+    ("ledger", "baseline", "board", "knowledge", "hub", "role", "status", "requests", "changes"),
     (
         "protocol", "config", "problem", "definition", "workload", "schema", "expressions", "solution",
         "settings", "scan", "verdict", "sol", "job", "device",

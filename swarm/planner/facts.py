@@ -1,7 +1,7 @@
 """What the planner knows: measured records, refs and who is at work. No claim by any agent counts.
 
-The values are immutable, so that `policy.decide` is a function of them and the clock alone. `swarm.plan`
-gathers them from the hub, the ledger and the board.
+The values are immutable, so that `policy.decide` is a function of them and the clock alone. `gather`
+puts them together from the hub, the ledger and the board.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ProblemFacts:
     """Trees that were champion before in this epoch."""
     t_sol_us: float | None = None
     exhausted: bool = False
-    """A worker said that it has nothing left to try here, and the champion is still the same."""
+    """A worker said that it has nothing left to try here, and nothing was measured since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,8 @@ class WorkerFacts:
     """The newest branch it ever got; numbers only grow."""
     branch: WorkBranch | None = None
     """What it is assigned to now; None if it is free or retired."""
+    is_outdated: bool = False
+    """`branch` began in an earlier epoch: nothing more on it is measured."""
     assigned_s: float = 0.0
     exhausted: bool = False
     """It says that it has nothing left to try on `branch`."""

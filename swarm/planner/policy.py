@@ -197,7 +197,7 @@ def _assignments(facts: Facts, now_s: float) -> Iterator[Decision]:
         reason = _reason_to_leave(worker, problems.get(current), facts.rules, bool(unvisited), now_s)
         if reason is None:
             continue
-        target = best(current)
+        target = best(None if worker.is_outdated else current)
         if target is not None:
             load[current] -= 1
             load[target] += 1
@@ -224,6 +224,8 @@ def _reason_to_leave(
 ) -> str | None:
     if problem is None:
         return "the problem is gone"
+    if worker.is_outdated:
+        return "the problem has a new epoch"
     if worker.exhausted:
         return "nothing left to try"
     stalled = stall_reason(problem, worker, rules, now_s)
