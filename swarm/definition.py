@@ -6,10 +6,9 @@ Values (workloads), tolerances and files are elsewhere; nothing here runs the re
 from __future__ import annotations
 
 import ast
-import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Literal, Protocol
 
@@ -18,7 +17,19 @@ from pydantic import Field, Tag, field_validator, model_validator
 from swarm import expressions
 from swarm.errors import BadInput
 from swarm.expressions import Grammar
-from swarm.schema import Frozen, Int, Loc, dotted, parse, read_json, shown, suggest, tag_of, wrong
+from swarm.schema import (
+    Frozen,
+    Int,
+    Loc,
+    dotted,
+    parse,
+    read_json,
+    read_python,
+    shown,
+    suggest,
+    tag_of,
+    wrong,
+)
 
 REFERENCE_FILE = "reference.py"
 DEFINITION_FILE = "definition.json"
@@ -221,19 +232,7 @@ def parse_definition(
             return where.removesuffix(DEFINITION_FILE) + REFERENCE_FILE
         return f"{where}: {dotted(loc)}" if loc else where
 
-    return parse(Definition, raw, locate, warnings=warnings)
-
-
-def to_json(definition: Definition) -> bytes:
-    """Write a definition so that SOL-ExecBench reads it; what is null is left out, but for scalar shapes."""
-    raw = definition.model_dump(mode="json")
-
-    def pruned(item: object) -> object:
-        if isinstance(item, dict):
-            return {k: pruned(v) for k, v in item.items() if v is not None or k == "shape"}
-        return item
-
-    return (json.dumps(pruned(raw), indent=2) + "\n").encode()
+    return parse(Definition, raw, locate, notes=warnings)
 
 
 def _check_names(d: Definition) -> None:
@@ -279,12 +278,10 @@ def _check_expressions(d: Definition) -> None:
 
 def _check_reference(d: Definition) -> None:
     try:
-        tree = ast.parse(d.reference)
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        place = f"line {line}: " if line else ""
-        reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise wrong("reference", f"{place}{reason}", "it must be valid Python") from None
+        tree = read_python(d.reference)
+    except SyntaxError as error:
+        place = f"line {error.lineno}: " if error.lineno else ""
+        raise wrong("reference", f"{place}{error.msg}", "it must be valid Python") from None
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     if "run" not in functions:
         raise wrong("reference", "no top-level function 'run'", f"define run({', '.join(d.inputs)})")
@@ -304,8 +301,3 @@ def _check_reference(d: Definition) -> None:
             f"the reference has no top-level function {entry!r}",
             suggest(entry, functions),
         )
-
-
-def scalar_inputs(definition: Definition) -> Iterator[str]:
-    """Yield the names of the inputs that are Python scalars."""
-    return (name for name, spec in definition.inputs.items() if spec.is_scalar)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from swarm.errors import BadInput
 from swarm.protocol import Rules
-from swarm.schema import shown, suggest
+from swarm.schema import read_python, shown, suggest
 
 PROBLEM_HEADER = "problem.h"
 """The header that the compiler gets for each problem; a tree cannot bring its own."""
@@ -79,13 +79,10 @@ def _includes(code: str) -> Iterator[tuple[int, str]]:
 
 def _parsed(text: str, where: str) -> ast.Module:
     try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", None) or 1
-        reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise BadInput(
-            f"not Python: {reason}", where=f"{where}:{line}", remedy="correct the syntax"
-        ) from None
+        return read_python(text)
+    except SyntaxError as error:
+        place = f"{where}:{error.lineno or 1}"
+        raise BadInput(f"not Python: {error.msg}", where=place, remedy="correct the syntax") from None
 
 
 def _modules(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -6,9 +6,11 @@ mean is theirs; this module knows only files, lines, unknown keys and how to wor
 
 from __future__ import annotations
 
+import ast
 import difflib
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -62,10 +64,10 @@ def wrong(field: str, what: str, remedy: str, *, kind: str = "wrong") -> Pydanti
     return PydanticCustomError(kind, "{what}", {"what": what, "field": field, "remedy": remedy})
 
 
-def parse(model: type[M], raw: object, locate: Locate, *, warnings: list[str] | None = None) -> M:
+def parse(model: type[M], raw: object, locate: Locate, *, notes: list[str] | None = None) -> M:
     """Return `raw` as a `model`, or raise BadInput for the first mistake.
 
-    With `warnings`, unknown fields are dropped and noted there instead: that is for files of other projects.
+    With `notes`, unknown fields are dropped and noted there instead: that is for files of other projects.
     """
     while True:
         try:
@@ -73,10 +75,10 @@ def parse(model: type[M], raw: object, locate: Locate, *, warnings: list[str] | 
         except ValidationError as error:
             details = error.errors(include_url=False)
         unknown = [item for item in details if item["type"] == UNKNOWN_FIELD]
-        if warnings is None or not unknown:
+        if notes is None or not unknown:
             raise _bad_input(details[0], locate)
         for item in unknown:
-            warnings.append(str(_bad_input(item, locate)))
+            notes.append(str(_bad_input(item, locate)))
             raw = _without(raw, _full_loc(item))
 
 
@@ -104,6 +106,16 @@ def read_toml(text: str, where: str, first_line: int = 1) -> dict[str, Any]:
         raise BadInput(
             f"not TOML: {what}", where=f"{where}:{number}", remedy="correct the syntax there"
         ) from None
+
+
+def read_python(text: str) -> ast.Module:
+    """Parse Python source; whatever keeps it from being that is a SyntaxError. Warnings are its author's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(text)
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise SyntaxError(str(error) or "nested too deeply") from None
 
 
 def decode(data: bytes, where: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator
 from typing import Annotated, Literal
 
@@ -118,7 +117,7 @@ def parse_workloads(
         if not line.strip():
             continue
         place = f"{where}:{number}"
-        workload = parse(Workload, _one_line(line, place), json_fields(place), warnings=warnings)
+        workload = parse(Workload, _one_line(line, place), json_fields(place), notes=warnings)
         check(workload, definition, place)
         if workload.uuid in workloads:
             raise BadInput(
@@ -141,11 +140,6 @@ def check(workload: Workload, definition: Definition, where: str) -> None:
         definition.resolve(workload)
     except BadInput as error:
         raise BadInput(error.what, where=f"{where}: {error.where}", remedy=error.remedy) from None
-
-
-def to_json_line(workload: Workload) -> bytes:
-    """Write one workload as a line that SOL-ExecBench reads."""
-    return json.dumps(workload.model_dump(mode="json", exclude_none=True)).encode() + b"\n"
 
 
 def _one_line(line: bytes, place: str) -> object:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from swarm.definition import Definition, parse_definition
 from swarm.errors import BadInput
-from swarm.workload import Workload, parse_workloads, to_json_line
+from swarm.workload import Workload, parse_workloads
 from tests.problem_files import REFERENCE, definition, encoded, workload
 
 PLAIN = parse_definition(encoded(definition()), "definition.json")
@@ -46,14 +46,6 @@ def test_all_inputs_may_be_custom() -> None:
 
 def test_a_scalar_may_be_random() -> None:
     assert parsed(_inputs(scale={"type": "random"})).scalars == {}
-
-
-def test_a_workload_survives_writing() -> None:
-    w = parsed(
-        _inputs(x={"type": "safetensors", "path": "data/x.safetensors", "tensor_key": "x"})
-        | {"tolerance": {"max_atol": 0.5, "allow_negative_inf": True}}
-    )
-    assert parse_workloads(to_json_line(w), "w.jsonl", PLAIN) == (w,)
 
 
 def test_the_misspelt_ratio_of_the_data_set_is_noted_and_ignored() -> None:
