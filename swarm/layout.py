@@ -232,6 +232,11 @@ class RunRoot:
     def run(self, name: str) -> RunPaths:
         return RunPaths(self.path, check_name("run", name))
 
+    def runs_with_results(self) -> list[Path]:
+        """Return the results folders of all runs; baselines belong to none."""
+        folders = (self.path / "results").glob("*/verdicts")
+        return sorted(folder.parent for folder in folders if NAME.fullmatch(folder.parent.name))
+
     def baselines(self, device_model: str) -> Path:
         return self.path / "results" / "baselines" / device_model
 

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from swarm.baseline import Baseline, Contender, save_baseline
 from swarm.cli import main as cli
+from swarm.cli.scores import score_of
+from swarm.device import Device
 from swarm.hub import Hub
-from swarm.layout import RunPaths
+from swarm.layout import RunPaths, RunRoot
 from swarm.ledger import Ledger
 from swarm.messages import format_message
 from swarm.report.collect import collect
@@ -144,3 +147,39 @@ def test_log_of_an_unknown_problem_suggests_the_one_that_was_meant(
     assert "no problem 'q'" in capsys.readouterr().err
     assert cli.main(["log", "p", "--run", "other"]) == 1
     assert "type: swarm run" in capsys.readouterr().err
+
+
+def test_report_writes_scoreboard_page_and_bundle(
+    hub: Hub, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = hub.champions()["p"]
+    attempt, merge = win(hub)
+    judge(hub, ledger, seed, 80, at_s=1)
+    judge(hub, ledger, attempt, 20, at_s=2)
+    paths, root = hub.paths, RunRoot(hub.paths.root)
+    compiled = Contender("compile", {}, {}, "no C++ compiler")
+    save_baseline(root, Baseline("p", DEVICE, "h", 1, 1.0, (Contender("eager", {"w": 40.0}, {}), compiled)))
+    monkeypatch.chdir(paths.root)
+    assert cli.main(["report", "--run", "local", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads(paths.scoreboard_json.read_bytes())
+    [row] = printed["problems"]
+    assert (row["champion"], row["speedup"], row["speedup_over_seed"]) == (merge, 2.0, 4.0)
+    assert "T_b without compile: no C++ compiler" in paths.scoreboard_md.read_text()
+    assert "<svg" in paths.report_html.read_text()
+    assert paths.hub_bundle.stat().st_size > 0
+    assert cli.main(["results", "list", "--json"]) == 0
+    [run] = json.loads(capsys.readouterr().out)
+    assert (run["run"], run["verdicts"], run["speedup"], run["above_1x"]) == ("local", 2, 2.0, 1)
+    assert score_of(root, hub, ledger, Device("cpu", DEVICE, "u", (0,)), "p", merge) == pytest.approx(0.7)
+
+
+def test_report_prints_a_row_per_problem_and_its_warnings(
+    hub: Hub, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judge(hub, ledger, hub.champions()["p"], 80, at_s=1)
+    monkeypatch.chdir(hub.paths.root)
+    assert cli.main(["report", "--run", "local"]) == 0
+    out = capsys.readouterr().out
+    assert "1 PASSED" in out
+    assert "! p: no baseline was measured; type: swarm baseline p" in out

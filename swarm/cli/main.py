@@ -26,6 +26,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("swarm.cli.doctor:doctor", "Say what this machine can do, what is missing and how to fix it."),
     "problems": ("swarm.cli.problems:problems", "List problems, show one, check one."),
     "log": ("swarm.cli.log:log", "Show what was tried on PROBLEM, newest first: seed, attempts, merges."),
+    "report": (
+        "swarm.cli.report:report",
+        "Write the scoreboard and report.html of a run, and print the scoreboard.",
+    ),
+    "results": ("swarm.cli.report:results", "Say which runs have results."),
 }
 """Name -> (where it is, its one line). `swarm --help` reads this table and imports none of them."""
 

@@ -24,7 +24,7 @@ class Collected:
 def collect(
     hub: Hub, ledger: Ledger, *, device: str, baselines: Mapping[str, Mapping[str, float]]
 ) -> Collected:
-    """Gather the histories of a run on `device`; `baselines` holds T_b by problem and workload uuid."""
+    """Gather the histories of a run on a device model; `baselines` holds T_b by problem and workload uuid."""
     histories = []
     comparisons = {}
     warnings = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, median
 
@@ -107,15 +107,24 @@ def to_json(board: Scoreboard) -> str:
 
 def workload_scores(history: History, verdict: Verdict | None) -> dict[str, float]:
     """Return S by workload uuid for `verdict`, without those where it is undefined; a failure is 0."""
-    limits = _limits(history)
-    times = _times(verdict)
+    return _scores(_times(verdict), history.baseline_us, _limits(history))
+
+
+def scores_of(verdict: Verdict, baseline_us: Mapping[str, float]) -> dict[str, float]:
+    """Return S by workload uuid for `verdict` alone, with the limits that it states."""
+    limits = {w.uuid: w.t_sol_us for w in verdict.workloads if w.t_sol_us is not None}
+    return _scores(_times(verdict), baseline_us, limits)
+
+
+def _scores(
+    times: Mapping[str, float], baseline_us: Mapping[str, float], limits: Mapping[str, float]
+) -> dict[str, float]:
     scores = {}
-    for uuid, t_b in history.baseline_us.items():
-        if uuid not in limits:
-            continue
-        score = sol_score(times.get(uuid), t_b, limits[uuid])
-        if score is not None:
-            scores[uuid] = score
+    for uuid, t_b in baseline_us.items():
+        if uuid in limits:
+            score = sol_score(times.get(uuid), t_b, limits[uuid])
+            if score is not None:
+                scores[uuid] = score
     return scores
 
 

@@ -1,0 +1,186 @@
+"""`swarm report`: write scoreboard and page of a run. `swarm results`: which runs there are."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from swarm.cli.context import (
+    json_option,
+    print_json,
+    print_table,
+    root_of,
+    run_of,
+    run_option,
+    stderr,
+    stdout,
+)
+from swarm.errors import BadInput
+
+if TYPE_CHECKING:
+    from swarm.hub import Hub
+    from swarm.layout import RunPaths, RunRoot
+    from swarm.ledger import Ledger
+    from swarm.report.collect import Collected
+    from swarm.report.scoreboard import Scoreboard
+
+
+@click.command()
+@run_option
+@json_option
+@click.pass_context
+def report(ctx: click.Context, run_name: str | None, as_json: bool) -> None:
+    """Write the scoreboard and report.html of a run, and print the scoreboard."""
+    from swarm.hub import Hub
+    from swarm.ledger import Ledger
+
+    root, paths = root_of(ctx), run_of(ctx, run_name)
+    if not paths.hub.is_dir():
+        raise BadInput(f"run {paths.run!r} has no hub", where=str(paths.hub), remedy="type: swarm run")
+    with Hub(paths) as hub, Ledger(paths) as ledger:
+        publish(root, paths, hub, ledger, as_json=as_json)
+
+
+@click.group()
+def results() -> None:
+    """Say which runs have results."""
+
+
+@results.command("list")
+@json_option
+@click.pass_context
+def list_(ctx: click.Context, as_json: bool) -> None:
+    """List the runs with results, and the figures of their scoreboards."""
+    rows = []
+    root = root_of(ctx)
+    for path in sorted(root.runs_with_results()):
+        paths = root.run(path.name)
+        verdicts = sum(1 for _ in path.glob("verdicts/*/*.json"))
+        rows.append({"run": path.name, "verdicts": verdicts, **_figures(paths)})
+    if as_json:
+        print_json(rows)
+    else:
+        headings = ("run", "verdicts", "device", "problems", "above 1×", "speedup")
+        print_table(
+            headings,
+            [tuple("–" if row[key] is None else str(row[key]) for key in FIGURES) for row in rows],
+            right=frozenset(headings[1:2] + headings[3:]),
+        )
+
+
+FIGURES = ("run", "verdicts", "device", "problems", "above_1x", "speedup")
+
+
+def publish(
+    root: RunRoot,
+    paths: RunPaths,
+    hub: Hub,
+    ledger: Ledger,
+    *,
+    as_json: bool,
+    with_pictures: bool = True,
+) -> None:
+    """Write scoreboard.json, scoreboard.md and report.html, and print the scoreboard."""
+    from swarm.durable import write_atomic
+    from swarm.report import render, scoreboard
+
+    with stderr().status("writing the report"):
+        collected, remarks = _collect(root, hub, ledger)
+        board = scoreboard.scoreboard(paths.run, collected.device, collected.histories)
+        warnings = (*collected.warnings, *remarks)
+        write_atomic(paths.scoreboard_json, scoreboard.to_json(board).encode())
+        write_atomic(paths.scoreboard_md, render.markdown(board, warnings).encode())
+        if with_pictures:
+            write_atomic(paths.report_html, _page(board, collected, warnings).encode())
+            hub.bundle()
+    if as_json:
+        click.echo(scoreboard.to_json(board), nl=False)
+        return
+    _print(board, warnings)
+    if with_pictures:
+        click.echo(f"\n{paths.report_html}")
+
+
+def _collect(root: RunRoot, hub: Hub, ledger: Ledger) -> tuple[Collected, list[str]]:
+    from swarm.baseline import load_baseline
+    from swarm.report.collect import collect
+
+    device = _device_of(ledger)
+    times, remarks = {}, []
+    for problem in hub.champions():
+        try:
+            baseline = load_baseline(root, device, problem)
+        except BadInput as error:
+            remarks.append(str(error))
+            continue
+        if baseline is not None:
+            times[problem] = baseline.times_us
+            remarks += baseline.remarks
+    return collect(hub, ledger, device=device, baselines=times), remarks
+
+
+def _device_of(ledger: Ledger) -> str:
+    """Return the device model of the newest verdict: a run may have been measured elsewhere."""
+    from swarm.device import cpu_device
+
+    newest = max(ledger.facts(), key=lambda fact: fact.created_s, default=None)
+    return newest.device_model if newest and newest.device_model else cpu_device().model
+
+
+def _page(board: Scoreboard, collected: Collected, warnings: Iterable[str]) -> str:
+    from swarm.report import plots, render
+
+    return render.html(
+        render.Page(
+            board,
+            collected.histories,
+            collected.comparisons,
+            collected.conditions,
+            tuple(warnings),
+            plots.progress_svg(collected.histories),
+            plots.scores_svg(collected.histories),
+            time.strftime("%Y-%m-%d %H:%M %Z"),
+        )
+    )
+
+
+def _print(board: Scoreboard, warnings: Iterable[str]) -> None:
+    from swarm.report import render
+    from swarm.report.scoreboard import summary
+
+    right = frozenset(render.HEADINGS[1:9])
+    print_table(render.HEADINGS, [render.cells(row) for row in board.problems], right=right)
+    out = stdout()
+    out.print(f"\n{render.summary_line(summary(board))}", soft_wrap=True)
+    for warning in warnings:
+        out.print(f"! {warning}", style="yellow", markup=False, soft_wrap=True)
+
+
+def _figures(paths: RunPaths) -> dict[str, object]:
+    """Return what a run's scoreboard says, None for each figure if it has none yet."""
+    try:
+        board = json.loads(paths.scoreboard_json.read_bytes())
+        speedups = [p["speedup"] for p in board["problems"] if p["speedup"] is not None]
+        mean = _geometric_mean(speedups)
+        return {
+            "device": str(board["device"]),
+            "problems": len(board["problems"]),
+            "above_1x": sum(speedup > 1 for speedup in speedups),
+            "speedup": mean,
+        }
+    except FileNotFoundError:
+        return dict.fromkeys(FIGURES[2:])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInput(
+            f"not a scoreboard: {error!r}", where=str(paths.scoreboard_json), remedy="type: swarm report"
+        ) from None
+
+
+def _geometric_mean(speedups: list[float]) -> float | None:
+    from swarm.verdict import geometric_mean
+
+    return round(geometric_mean(speedups), 3) if speedups else None

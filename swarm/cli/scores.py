@@ -1,0 +1,26 @@
+"""The SOL score of one commit, for the trailers of a merge."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from swarm.baseline import load_baseline
+from swarm.device import Device
+from swarm.hub import Hub
+from swarm.layout import RunRoot
+from swarm.ledger import Ledger
+from swarm.report.scoreboard import scores_of
+from swarm.verdict import verdict_key
+
+
+def score_of(
+    root: RunRoot, hub: Hub, ledger: Ledger, device: Device, problem: str, commit: str
+) -> float | None:
+    """Return S of the commit's tree; None if baseline or verdict is missing, or S is undefined."""
+    baseline = load_baseline(root, device.model, problem)
+    one = next((s for s in hub.commits(problem) if s.commit == commit), None)
+    if baseline is None or one is None:
+        return None
+    verdict = ledger.verdict(problem, verdict_key(one.tree, one.epoch, device.model))
+    scores = scores_of(verdict, baseline.times_us) if verdict is not None else {}
+    return fmean(scores.values()) if scores else None
