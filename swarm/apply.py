@@ -14,6 +14,7 @@ from swarm.hub import Hub
 from swarm.layout import RunPaths, WorkBranch
 from swarm.messages import format_message
 from swarm.planner.decisions import Assign, Decision, Merge, Reassign, RequestComparison, Retire, Wait
+from swarm.protocol import Output
 from swarm.requests import Request, ask
 
 log = logging.getLogger(__name__)
@@ -22,13 +23,15 @@ SolScore = Callable[[str, str], float | None]
 """(problem, commit) -> the score S of the commit's tree, None if it is undefined or not known."""
 
 
-def apply(decision: Decision, paths: RunPaths, hub: Hub, sol_score: SolScore) -> WorkBranch | None:
+def apply(
+    decision: Decision, paths: RunPaths, hub: Hub, output: Output, sol_score: SolScore
+) -> WorkBranch | None:
     """Do what `decision` says; return the branch that it gave to a worker, if it did."""
     match decision:
         case Assign() | Reassign():
             return _assign(decision, hub)
         case Merge():
-            _merge(decision, hub, sol_score)
+            _merge(decision, hub, output, sol_score)
         case RequestComparison():
             request = Request(decision.id, decision.problem, decision.champion, decision.candidate)
             if ask(paths, request):
@@ -49,7 +52,7 @@ def _assign(decision: Assign | Reassign, hub: Hub) -> WorkBranch | None:
     return branch
 
 
-def _merge(decision: Merge, hub: Hub, sol_score: SolScore) -> None:
+def _merge(decision: Merge, hub: Hub, output: Output, sol_score: SolScore) -> None:
     submissions = {item.commit: item for item in hub.commits(decision.problem)}
     candidate = submissions[decision.candidate]
     score = sol_score(decision.problem, decision.candidate)
@@ -61,7 +64,7 @@ def _merge(decision: Merge, hub: Hub, sol_score: SolScore) -> None:
         **{key: candidate.trailers.get(key, "") for key in ("Agent", "Model", "Cost")},
     }
     body = f"{decision.reason[0].upper()}{decision.reason[1:]}."
-    message = format_message(f"Merge: {candidate.subject}", body, trailers)
+    message = format_message(f"Merge: {candidate.subject}", body, output.trailing(trailers))
     try:
         hub.merge(decision.problem, decision.candidate, decision.champion, message)
     except Raced as error:  # a new epoch, for example; the next decision sees it

@@ -84,7 +84,7 @@ class Planner:
         decisions = decide(facts, now_s)
         granted: dict[str, WorkBranch] = {}
         for decision in decisions:
-            branch = apply(decision, self.paths, self.hub, self.sol_score)
+            branch = apply(decision, self.paths, self.hub, protocol.output, self.sol_score)
             if branch is not None:
                 granted[branch.worker] = branch
         if fault is None:

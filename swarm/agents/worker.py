@@ -163,7 +163,7 @@ class WorkerDesk:
     def _commit(self, files: Mapping[str, bytes], notes: bytes | None, message: str) -> str:
         worker = self._worker
         validate_tree(files, worker.protocol)
-        trailers = {"Agent": worker.agent.name}
+        trailers = worker.protocol.output.trailing({"Worker": worker.worker, "Agent": worker.agent.name})
         return worker.hub.submit(worker.worker, self.branch, files, notes, message, trailers)
 
     def _solution(self, key: str, commit: str) -> dict[str, bytes]:
