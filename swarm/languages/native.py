@@ -24,6 +24,9 @@ class Pattern(IntEnum):
     READ = 0
     WRITE = 1
     COPY = 2
+    STREAMED_WRITE = 3
+    """Past the caches, so that memory is not read first."""
+    STREAMED_COPY = 4
 
 
 class Native:
@@ -45,7 +48,7 @@ class Native:
         self._library.swarm_walk(ctypes.c_void_p(address), ctypes.c_size_t(size))
 
     def bandwidth_ns(self, pattern: Pattern, to: int, source: int, size: int, threads: int) -> int:
-        """Return the time to move `size` bytes (a multiple of 256) once."""
+        """Return the time to move `size` bytes (a multiple of 512) once."""
         return int(
             self._library.swarm_bandwidth(
                 int(pattern),
