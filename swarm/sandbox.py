@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -230,7 +231,7 @@ def spawn(
         "uid": uid,
         "cores": list(cores),
         "nice": nice,
-        "rlimits": _rlimits(limits),
+        "rlimits": _rlimits(limits, 0 if where is Level.NAMESPACES or uid is not None else _own_tasks()),
         "scratch_bytes": limits.scratch_bytes,
         "readable": _visible([*SYSTEM, *SYSTEM_FILES, *python_paths(), *map(str, readable)]),
         "writable": [str(path) for path in writable],
@@ -308,15 +309,25 @@ def python_paths() -> list[str]:
     return [os.path.realpath(sys.base_prefix)]
 
 
-def _rlimits(limits: Limits) -> dict[str, int]:
+def _rlimits(limits: Limits, tasks: int) -> dict[str, int]:
     return {
         "RLIMIT_AS": limits.memory_bytes,
         "RLIMIT_FSIZE": limits.file_bytes,
-        "RLIMIT_NPROC": limits.processes,
+        "RLIMIT_NPROC": tasks + limits.processes,
         "RLIMIT_NOFILE": limits.open_files,
         "RLIMIT_CPU": limits.cpu_s,
         "RLIMIT_CORE": 0,
     }
+
+
+def _own_tasks() -> int:
+    """Count the tasks of our user: without a namespace or a user of its own, a box is counted with them."""
+    count = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if folder.stat().st_uid == os.geteuid():
+                count += sum(1 for _ in (folder / "task").iterdir())
+    return count
 
 
 def _visible(paths: Sequence[str]) -> list[str]:
@@ -329,7 +340,7 @@ def _visible(paths: Sequence[str]) -> list[str]:
 
 
 def _spare_uid(where: Level, needed: Sequence[Path], writable: Sequence[Path]) -> int | None:
-    """Return a user to become if we are root and what is needed can be read by everybody.
+    """Return a user to become if we are root and everybody can reach what is needed.
 
     A folder that was writable in an earlier box keeps its user.
     """
@@ -338,11 +349,14 @@ def _spare_uid(where: Level, needed: Sequence[Path], writable: Sequence[Path]) -
     for folder in writable:
         if folder.stat().st_uid in UIDS:
             return folder.stat().st_uid
-    if where is Level.PROCESS_GROUP and not all(_is_public(path) for path in needed if path.exists()):
+    if where is Level.PROCESS_GROUP and not all(map(_is_public, [*needed, *writable])):
         return None
     return random.SystemRandom().choice(UIDS)
 
 
 def _is_public(path: Path) -> bool:
+    """Say whether any user can reach `path` and read it; what is not there is nobody's secret."""
     real = path.resolve()
+    if not real.exists():
+        return True
     return all(folder.stat().st_mode & 0o001 for folder in real.parents) and bool(real.stat().st_mode & 0o004)

@@ -1,0 +1,230 @@
+"""What a boxed program can see, use and leave behind, tried with real programs at both levels."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from swarm import sandbox
+from swarm.errors import Refused
+from swarm.sandbox import Completed, Exit, Level, Limits, run
+
+CORES = sorted(os.sched_getaffinity(0))
+PYTHON = os.path.realpath(sys.executable)
+needs_namespaces = pytest.mark.skipif(
+    sandbox.level() is not Level.NAMESPACES, reason="this machine has no user namespaces"
+)
+levels = pytest.mark.parametrize(
+    "at", [pytest.param(Level.NAMESPACES, marks=needs_namespaces), Level.PROCESS_GROUP]
+)
+
+
+def python(code: str, at: Level | None = None, timeout_s: float = 20, **limits: int) -> Completed:
+    return run(
+        [PYTHON, "-I", "-S", "-c", code], timeout_s=timeout_s, limits=Limits(**limits), cores=CORES, at=at
+    )
+
+
+@levels
+def test_ends_are_told_apart(at: Level) -> None:
+    assert python("raise SystemExit(3)", at).exit == Exit(3, None)
+    assert python("import os; os.kill(os.getpid(), 11)", at).exit == Exit(None, "SIGSEGV")
+    assert python("while True: pass", at, timeout_s=0.5).exit is None
+
+
+@levels
+def test_output_is_kept_to_its_last_bytes(at: Level) -> None:
+    done = python("print('x' * 3_000_000); print('the end')", at)
+    assert done.output.endswith("the end\n")
+    assert len(done.output) <= sandbox.LOG_BYTES
+
+
+@levels
+def test_a_program_that_prints_for_ever_is_ended_in_time(at: Level) -> None:
+    start = time.monotonic()
+    done = python("while True: print('x' * 1000)", at, timeout_s=1)
+    assert done.exit is None
+    assert time.monotonic() - start < 10
+
+
+@levels
+def test_sigterm_and_the_like_do_not_help(at: Level) -> None:
+    code = "import signal, time\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\ntime.sleep(60)"
+    start = time.monotonic()
+    assert python(code, at, timeout_s=0.5).exit is None
+    assert time.monotonic() - start < 10
+
+
+@levels
+def test_daemons_die_with_their_parent(at: Level, tmp_path: Path) -> None:
+    mark = f"swarm-test-{os.getpid()}-{tmp_path.name}"
+    code = (
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0:\n"
+        f"        os.execv('/bin/sh', ['{mark}', '-c', 'sleep 600; true'])\n"
+        "    os._exit(0)\n"
+        "time.sleep(0.3)\n"
+    )
+    assert python(code, at).exit == Exit(0, None)
+    assert mark not in _command_lines()
+
+
+@levels
+def test_a_box_dies_with_whoever_asked_for_it(at: Level, tmp_path: Path) -> None:
+    mark = f"swarm-test-{os.getpid()}-{tmp_path.name}"
+    code = (
+        "from swarm import sandbox\n"
+        f"sandbox.run(['/bin/sh', '-c', 'sleep 600; true', '{mark}'], timeout_s=600,\n"
+        f"            limits=sandbox.Limits(), cores={CORES}, at=sandbox.Level({at.value!r}))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(Path.cwd())})
+    _until(lambda: f"sleep 600; true\0{mark}" in _command_lines())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait(10)
+    _until(lambda: mark not in _command_lines())
+
+
+@levels
+def test_memory_ends(at: Level) -> None:
+    done = python("x = bytearray(1 << 30)", at, memory_bytes=512 << 20)
+    assert done.exit == Exit(1, None)
+    assert "MemoryError" in done.output
+
+
+@levels
+def test_the_first_byte_in_a_file_is_fatal_where_none_may_be_written(at: Level) -> None:
+    done = run(["/bin/sh", "-c", "echo x > f"], timeout_s=20, limits=Limits(), cores=CORES, at=at)
+    assert done.exit == Exit(None, "SIGXFSZ")
+
+
+@levels
+def test_the_private_folder_is_empty_writable_and_gone_afterwards(at: Level) -> None:
+    code = "import os; print(os.listdir('.'), os.getcwd() == os.environ['HOME']); open('f', 'w').write('x')"
+    for _ in range(2):
+        done = python(code, at, file_bytes=100)
+        assert done.exit == Exit(0, None)
+        assert done.output == "[] True\n"
+
+
+@levels
+def test_nothing_of_our_environment_is_inherited(at: Level, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_KEY", "hunter2")
+    done = python("import os; print(sorted(os.environ))", at)
+    assert done.output.strip() == "['HOME', 'LANG', 'PATH', 'TMPDIR']"
+
+
+@levels
+def test_no_descriptor_of_ours_is_inherited(at: Level) -> None:
+    with Path("/dev/null").open() as file:
+        os.set_inheritable(file.fileno(), True)
+        done = python("import os; print(len(os.listdir('/proc/self/fd')))", at)
+    assert done.output.strip() == "4"  # 0, 1, 2 and the one that lists
+
+
+@levels
+def test_it_stays_on_its_cores(at: Level) -> None:
+    done = run(
+        [PYTHON, "-I", "-S", "-c", "import os; print(os.sched_getaffinity(0))"],
+        timeout_s=20,
+        limits=Limits(),
+        cores=CORES[-1:],
+        at=at,
+    )
+    assert done.output.strip() == str(set(CORES[-1:]))
+
+
+@levels
+def test_only_what_was_made_writable_is(at: Level, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    tmp_path.chmod(0o755)
+    done = run(
+        ["/bin/sh", "-c", f"echo hello > {folder}/f"],
+        timeout_s=20,
+        limits=Limits(file_bytes=100),
+        cores=CORES,
+        writable=[folder],
+        at=at,
+    )
+    assert done.exit == Exit(0, None), done.output
+    assert (folder / "f").read_text() == "hello\n"
+
+
+def test_a_program_that_is_not_there_is_our_fault() -> None:
+    with pytest.raises(Refused, match="/no/such/program"):
+        run(["/no/such/program"], timeout_s=20, limits=Limits(), cores=CORES)
+
+
+@needs_namespaces
+def test_processes_end() -> None:
+    code = (
+        "import os, time\n"
+        "count = 0\n"
+        "try:\n"
+        "    while os.fork(): count += 1\n"
+        "    time.sleep(60)\n"
+        "except BlockingIOError: print(count)\n"
+    )
+    done = python(code, Level.NAMESPACES, processes=20)
+    assert done.exit == Exit(0, None)
+    assert int(done.output) < 20
+
+
+@needs_namespaces
+def test_the_host_is_out_of_sight(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("hunter2")
+    code = (
+        "import os, socket\n"
+        f"print(os.path.exists({str(tmp_path)!r}), os.path.exists({str(Path.cwd())!r}))\n"
+        "print(sorted(os.listdir('/proc'))[0], os.getuid(), os.path.exists('/etc/shadow'))\n"
+        "print([name for _, name in socket.if_nameindex()])\n"
+        "try: open('/usr/written', 'w')\n"
+        "except OSError as error: print(error.strerror)\n"
+    )
+    done = python(code, Level.NAMESPACES)
+    assert done.output.splitlines() == ["False False", "1 1000 False", "['lo']", "Read-only file system"]
+
+
+@needs_namespaces
+def test_a_program_has_no_rights_over_its_box() -> None:
+    code = (
+        "import ctypes\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "print(libc.mount(b'none', b'/tmp', b'tmpfs', 0, None), libc.umount2(b'/proc', 2))\n"
+        "import os\n"
+        "try: os.kill(1, 9)\n"
+        "except PermissionError: print('kept')\n"
+    )
+    assert python(code, Level.NAMESPACES).output.split() == ["-1", "-1", "kept"]
+
+
+@needs_namespaces
+def test_killing_everything_in_sight_kills_only_the_box() -> None:
+    done = python("import os, time; os.fork() or time.sleep(60); os.kill(-1, 9)", Level.NAMESPACES)
+    assert done.exit == Exit(0, None)
+
+
+def _command_lines() -> str:
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines.append(path.read_text())
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return "\n".join(lines)
+
+
+def _until(claim: object) -> None:
+    deadline = time.monotonic() + 15
+    assert callable(claim)
+    while not claim():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
