@@ -235,6 +235,7 @@ def spawn(
         "scratch_bytes": limits.scratch_bytes,
         "readable": _visible([*SYSTEM, *SYSTEM_FILES, *python_paths(), *map(str, readable)]),
         "writable": [str(path) for path in writable],
+        "pass_fds": list(pass_fds),
         "leash_fd": leash_read,
         "status_fd": status_write,
     }

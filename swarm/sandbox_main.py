@@ -67,6 +67,7 @@ def _start(spec: SimpleNamespace) -> int:
     init = os.fork()
     if init == 0:
         _init(spec, parent)
+    _close(spec.pass_fds)
     return init
 
 
@@ -119,6 +120,7 @@ def _init(spec: SimpleNamespace, parent: int) -> None:
         if program == 0:
             _exec(spec, report)
         os.close(report)
+        _close(spec.pass_fds)
         why = os.read(failed, 4096)
         if why:
             _say(spec, f"failed {why.decode()}")
@@ -196,6 +198,12 @@ def _exec(spec: SimpleNamespace, report: int) -> None:
         os.write(report, f"{spec.argv[0]}: {error}".encode())
     finally:
         os._exit(127)
+
+
+def _close(fds: list[int]) -> None:
+    """Let go of what is the program's alone: its other end must see when the program closes it."""
+    for fd in fds:
+        os.close(fd)
 
 
 def _reap(program: int) -> int:

@@ -38,7 +38,8 @@ from swarm.verdict import Status
 MAIN = Path(__file__).with_name("runner_main.py")
 START_S = {Kind.SHARED_OBJECT: 20.0, Kind.PYTHON: 120.0}
 """Importing torch takes 2 s, and up to a minute from a cold disk."""
-END_S = 5.0
+END_S = 2.0
+"""A process that has died is reported in milliseconds."""
 MAX_SLOTS = 64
 MAX_ANSWER = 65_536
 HELLO, READY, FAILED = b"hello", b"ready", b"!"
@@ -129,10 +130,10 @@ class Runner:
     def ready(self) -> Failure | None:
         """Wait until the candidate is loaded; return how that failed, if it did."""
         if self._failure is None and self.pid is None:
-            deadline = time.monotonic() + START_S[self._artifact.kind]
-            answer = self._receive(deadline)
+            limit_s = START_S[self._artifact.kind]
+            answer = self._receive(limit_s)
             if answer == HELLO:
-                answer = self._receive(deadline)
+                answer = self._receive(limit_s)
             if isinstance(answer, Failure):
                 self._failure = replace(answer, reason=f"{answer.reason}, while it was being loaded")
             elif answer != READY:
@@ -159,7 +160,7 @@ class Runner:
             answer: bytes | Failure = self._ended()
         else:
             limit_s = self._timeout_s if timeout_s is None else timeout_s
-            answer = self._receive(time.monotonic() + limit_s)
+            answer = self._receive(limit_s)
         self.wall_ns = time.monotonic_ns() - start_ns
         self._stop()
         if isinstance(answer, Failure):
@@ -223,8 +224,9 @@ class Runner:
         words += [struct.pack("<q", slot.axes[name]) for name in definition.runtime_axes]
         return b"".join(words)
 
-    def _receive(self, deadline: float) -> bytes | Failure:
+    def _receive(self, limit_s: float) -> bytes | Failure:
         """Wait for one message of the runner, keeping the tail of what it prints meanwhile."""
+        deadline = time.monotonic() + limit_s
         watched = [self._socket.fileno(), self._process.log_fd]
         while True:
             ready, _, _ = select.select(watched, [], [], max(0.0, deadline - time.monotonic()))
@@ -240,7 +242,7 @@ class Runner:
                 return data
             if not ready:
                 self._process.close()
-                return Failure(Status.TIMEOUT, "did not answer in time", self.log)
+                return Failure(Status.TIMEOUT, f"did not answer within {limit_s:g} s", self.log)
             if not self._process.drain():
                 watched.remove(self._process.log_fd)
 

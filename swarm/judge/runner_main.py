@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -25,6 +26,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
 def main() -> None:
     spec = SimpleNamespace(**json.loads(sys.argv[1]))
     control = socket.socket(fileno=spec.control_fd)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it; writing a file is to be fatal
     control.send(HELLO)  # the kernel adds our process id, before any code of the candidate has run
     if spec.kind == "shared_object":
         _serve_native(spec, control)
@@ -99,7 +101,7 @@ def _serve_python(spec: SimpleNamespace, control: socket.socket) -> None:
                     claimed, _ = _timed(native, run, (*inputs, *outputs))
                 answer += claimed.to_bytes(WORD, "little", signed=True)
             control.send(answer)
-    except Exception as error:  # whatever a candidate raises is its failure, told in its own words
+    except (Exception, SystemExit) as error:  # whatever a candidate raises is told in its own words
         print(traceback.format_exc(), flush=True)
         _fail(control, nonce, "RUNTIME_ERROR", f"{type(error).__name__}: {error}")
 

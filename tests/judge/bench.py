@@ -111,6 +111,10 @@ class Bench:
         return self.runner.call(self.slots)
 
     @property
+    def wrote_anything(self) -> bool:
+        return not all(bool(y.isnan().all()) for y in self._tensors[1::2])
+
+    @property
     def is_right(self) -> bool:
         pairs = zip(self._tensors[::2], self._tensors[1::2], strict=True)
         return all(torch.allclose(y, -(x * 2.5 - 3), atol=1e-5) for x, y in pairs)
