@@ -39,8 +39,10 @@ from swarm.gitobjects import (
 ZERO = "0" * 40
 MAX_BLOB_BYTES = 64 << 20
 MAX_TREE_ENTRIES = 10_000
-STALE_LOCK_S = 30.0
-"""No ref update of ours takes this long: an older lock file was left by a git that was killed."""
+STALE_LOCK_S = 10.0
+"""A ref update of ours takes milliseconds: a lock file this old was left by a git that was killed."""
+
+LOCK_PATIENCE_S = 2.0
 
 _CONFIG = (
     "core.hooksPath=/dev/null",
@@ -48,8 +50,8 @@ _CONFIG = (
     "core.attributesFile=/dev/null",
     "core.fsync=committed,reference",
     "core.logAllRefUpdates=always",
-    "core.filesRefLockTimeout=3000",
-    "core.packedRefsTimeout=3000",
+    "core.filesRefLockTimeout=1000",
+    "core.packedRefsTimeout=1000",
     "gc.auto=0",
     "maintenance.auto=false",
 )
@@ -67,9 +69,10 @@ class RefChange:
 class Repo:
     """A bare repository. Not for use by several threads at once."""
 
-    def __init__(self, git_dir: Path, *, timeout_s: float = 60.0) -> None:
-        self.git_dir = git_dir
+    def __init__(self, git_dir: Path, *, timeout_s: float = 60.0, stale_lock_s: float = STALE_LOCK_S) -> None:
+        self.git_dir = git_dir.absolute()  # git runs in another folder
         self.timeout_s = timeout_s
+        self.stale_lock_s = stale_lock_s
         self._objects: Any = None
 
     def __enter__(self) -> Self:
@@ -82,7 +85,9 @@ class Repo:
         self._objects = None  # the object database closes its files when it is collected
 
     def init_bare(self) -> None:
-        """Create the repository, or repair one whose creation was interrupted."""
+        """Create the repository, or finish an interrupted creation: git makes objects/info last."""
+        if (self.git_dir / "objects" / "info").is_dir():
+            return
         self.run("init", "--quiet", "--bare", "--template=", "--initial-branch=main")
 
     # refs
@@ -95,30 +100,32 @@ class Repo:
     def update_refs(self, changes: Sequence[RefChange], reason: str) -> None:
         """Make all `changes` or none; Raced if a ref is not where its change says it was."""
         lines = "".join(f"update {c.ref} {c.new} {c.old}\n" for c in changes)
-        for _ in range(2):
+        self._run_locking("update-ref", "--create-reflog", "-m", reason, "--stdin", stdin=lines.encode())
+
+    def set_head(self, ref: str) -> None:
+        """Say which branch a clone checks out."""
+        self._run_locking("symbolic-ref", "HEAD", ref)
+
+    def _run_locking(self, *arguments: str, stdin: bytes = b"") -> None:
+        """Run a command that locks refs; wait for locks of others, remove those that nobody can hold."""
+        deadline = time.monotonic() + self.stale_lock_s + LOCK_PATIENCE_S
+        while True:
             try:
-                self.run("update-ref", "--create-reflog", "-m", reason, "--stdin", stdin=lines.encode())
+                self.run(*arguments, stdin=stdin)
                 return
             except GitFailed as error:
                 lock = re.search(r"Unable to create '(.*\.lock)': File exists", error.what)
-                if lock is None:
-                    if "cannot lock ref" not in error.what:
-                        raise
+                if lock is None and "cannot lock ref" not in error.what:
+                    raise
+                if lock is None or time.monotonic() > deadline:
                     raise Raced(error.what) from None
-                if not self._remove_stale_lock(Path(lock[1])):
-                    raise Raced(error.what) from None
+                self._remove_if_stale(Path(lock[1]))
 
-    def set_head(self, ref: str) -> None:
-        self.run("symbolic-ref", "HEAD", ref)
-
-    def _remove_stale_lock(self, lock: Path) -> bool:
-        if not lock.resolve().is_relative_to(self.git_dir.resolve()):
-            return False
-        with suppress(FileNotFoundError):
-            if time.time() - lock.lstat().st_mtime < STALE_LOCK_S:
-                return False
-            lock.unlink()
-        return True
+    def _remove_if_stale(self, lock: Path) -> None:
+        if lock.resolve().is_relative_to(self.git_dir.resolve()):
+            with suppress(FileNotFoundError):
+                if time.time() - lock.lstat().st_mtime > self.stale_lock_s:
+                    lock.unlink()
 
     # reading objects
 
@@ -226,6 +233,7 @@ class Repo:
     def bundle(self, path: Path) -> None:
         """Write all branches and HEAD to a bundle that `git clone` takes; atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
+        path = path.absolute()
         temp = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         try:
             self.run("bundle", "create", "--quiet", str(temp), "--branches", "HEAD")

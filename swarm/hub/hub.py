@@ -20,7 +20,7 @@ from swarm.hub import worktree
 from swarm.hub.branches import Branch, Branches
 from swarm.hub.history import EPOCH_TRAILER, NUMBER_TRAILER, Epoch, Submission
 from swarm.hub.trees import NOTES, SOLUTION, epoch_hash, is_editable, is_frozen, solution_paths
-from swarm.layout import PROBLEM_REFS, SALVAGE_REFS, RunPaths, WorkBranch, check_name, problem_ref
+from swarm.layout import SALVAGE_REFS, RunPaths, WorkBranch, check_name, problem_ref
 from swarm.locks import held
 from swarm.messages import format_message
 
@@ -54,9 +54,8 @@ class Hub:
 
     def ensure(self) -> None:
         """Create the hub if it is not there."""
-        if not (self.paths.hub / "HEAD").is_file():
-            with self._lock("worktrees", "create the hub"):
-                self._repo.init_bare()
+        with self._lock("worktrees", "create the hub"):
+            self._repo.init_bare()
 
     # epochs
 
@@ -76,8 +75,6 @@ class Hub:
             tree = self._repo.write_tree(frozen | solution_paths(seed_solution))
             message = _epoch_message(f"Seed {problem}", wanted, 1)
             self._move(ref, self._repo.commit_tree(tree, [], message, author), ZERO, "seed")
-            if self._repo.refs(PROBLEM_REFS).keys() == {ref}:  # so that a clone of the bundle checks it out
-                self._repo.set_head(ref)
         elif (now := self.epoch(problem)).hash != wanted:
             kept = {p: e for p, e in self._files(head).items() if not is_frozen(p)}
             tree = self._repo.write_tree(frozen | kept)
@@ -148,7 +145,11 @@ class Hub:
         return self._repo.diff(old, new, SOLUTION)
 
     def bundle(self) -> None:
-        """Write all branches to the bundle among the results."""
+        """Write all branches to the bundle among the results; a clone checks the first problem out."""
+        problems = sorted(self.champions())
+        if not problems:
+            raise BadInput("there is no problem in this run", where=str(self.paths.hub))
+        self._repo.set_head(problem_ref(problems[0]))
         self._repo.bundle(self.paths.hub_bundle)
 
     # what changes
@@ -221,6 +222,8 @@ class Hub:
             return head
         if head != champion:
             raise Raced(f"the champion of {problem} is {head[:12]}, not {champion[:12]}")
+        if not self._branches.history(problem).belongs.get(candidate):
+            raise BadInput(f"{candidate[:12]} is no commit of the current epoch of {problem}")
         files = self._files(candidate)
         chosen = regular_files(files, [path for path in files if not is_frozen(path)])
         kept = {path: entry for path, entry in self._files(head).items() if is_frozen(path)}

@@ -31,15 +31,16 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def is_ready(repo: Repo, path: Path, ref: str) -> bool:
-    """Say whether `path` is a finished worktree of `ref`: its index is what create() writes last."""
-    admin = _admin_dir(repo, path)
-    return admin is not None and (admin / "index").is_file() and path.is_dir() and _head(admin) == ref
+    """Say whether `path` is a finished worktree of `ref`."""
+    return current_ref(repo, path) == ref
 
 
 def current_ref(repo: Repo, path: Path) -> str | None:
-    """Return the ref a finished worktree was made for, None if there is no finished one at `path`."""
+    """Return the ref of the finished worktree at `path`; its index is what create() writes last."""
     admin = _admin_dir(repo, path)
-    return _head(admin) if admin is not None and (admin / "index").is_file() and path.is_dir() else None
+    if admin is None or not (admin / "index").is_file() or path.is_symlink() or not path.is_dir():
+        return None
+    return _head(admin)
 
 
 def create(repo: Repo, path: Path, ref: str, tree: str) -> None:
