@@ -225,6 +225,10 @@ class RunRoot:
         return self.path / "workspace" / ".cache"
 
     @property
+    def judge_logs(self) -> Path:
+        return self.path / "workspace" / ".logs"
+
+    @property
     def faults(self) -> Path:
         """Where a command that met a fault of ours leaves its log."""
         return self.path / "workspace" / ".faults"

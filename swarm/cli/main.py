@@ -24,12 +24,14 @@ from swarm.layout import find_root
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("swarm.cli.init:init", "Set up a run root in DIR: protocol, settings, and room for problems."),
     "doctor": ("swarm.cli.doctor:doctor", "Say what this machine can do, what is missing and how to fix it."),
+    "status": ("swarm.cli.status:status", "Show the board, the roles, the device and the pace of a run."),
+    "stop": ("swarm.cli.status:stop", "Stop a run: every role ends after the step it is in."),
+    "plan": ("swarm.cli.roles:plan", "Hand out work, ask for comparisons, merge what won."),
+    "worker": ("swarm.cli.roles:worker", "Work as ID on whatever the planner assigns to it."),
+    "submit": ("swarm.cli.submit:submit", "In a worktree: hand in, wait, print the verdict."),
     "problems": ("swarm.cli.problems:problems", "List problems, show one, check one."),
     "log": ("swarm.cli.log:log", "Show what was tried on PROBLEM, newest first: seed, attempts, merges."),
-    "report": (
-        "swarm.cli.report:report",
-        "Write the scoreboard and report.html of a run, and print the scoreboard.",
-    ),
+    "report": ("swarm.cli.report:report", "Write scoreboard and report.html of a run, print the scoreboard."),
     "results": ("swarm.cli.report:results", "Say which runs have results."),
 }
 """Name -> (where it is, its one line). `swarm --help` reads this table and imports none of them."""

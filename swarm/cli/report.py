@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def report(ctx: click.Context, run_name: str | None, as_json: bool) -> None:
-    """Write the scoreboard and report.html of a run, and print the scoreboard."""
+    """Write scoreboard and report.html of a run, print the scoreboard."""
     from swarm.hub import Hub
     from swarm.ledger import Ledger
 

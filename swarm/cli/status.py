@@ -1,0 +1,175 @@
+"""`swarm status`: board, roles, device and pace. `swarm stop`: ask every role of a run to end."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from swarm.cli.context import json_option, print_json, run_of, run_option, stderr, stdout
+from swarm.durable import write_atomic
+from swarm.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from swarm.layout import RunPaths
+
+PACE_WINDOW_S = 300.0
+REFRESH_S = 1.0
+STOP_TIMEOUT_S = 60.0
+"""`swarm run` may be in the middle of its report; roles alone need 5 s."""
+
+
+@click.command()
+@click.option("--watch", "keep_on", is_flag=True, help="Refresh every second until Ctrl-C.")
+@run_option
+@json_option
+@click.pass_context
+def status(ctx: click.Context, keep_on: bool, run_name: str | None, as_json: bool) -> None:
+    """Show the board, the roles, the device and the pace of a run."""
+    paths = run_of(ctx, run_name)
+    if as_json:
+        print_json(snapshot(paths))
+        return
+    if not keep_on:
+        stdout().print(_render(snapshot(paths)))
+        return
+    from rich.live import Live
+
+    with Live(_render(snapshot(paths)), console=stdout(), auto_refresh=False, screen=False) as live:
+        while True:
+            time.sleep(REFRESH_S)
+            live.update(_render(snapshot(paths)), refresh=True)
+
+
+@click.command()
+@run_option
+@click.pass_context
+def stop(ctx: click.Context, run_name: str | None) -> None:
+    """Stop a run: every role ends after the step it is in."""
+    from swarm.role import beats
+
+    paths = run_of(ctx, run_name)
+    alive = [beat for beat in beats(paths).values() if beat.is_alive]
+    if not alive:
+        click.echo(f"nothing of run {paths.run!r} is running")
+        return
+    write_atomic(paths.stop, json.dumps({"at_s": time.time()}).encode())
+    try:
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        with stderr().status(f"stopping {', '.join(beat.role for beat in alive)}"):
+            while still := [beat.role for beat in alive if beat.is_alive]:
+                if time.monotonic() > deadline:
+                    raise Refused(f"still running after {STOP_TIMEOUT_S:.0f} s: {', '.join(still)}")
+                time.sleep(0.1)
+    finally:
+        paths.stop.unlink(missing_ok=True)
+    click.echo(f"run {paths.run!r} is stopped; `swarm run` continues it")
+
+
+def snapshot(paths: RunPaths) -> dict[str, Any]:
+    """Return what is known about a run now; BadInput if there is no such run."""
+    from swarm import board
+    from swarm.ledger import Ledger
+    from swarm.role import beats
+
+    if not paths.hub.is_dir():
+        raise BadInput(f"run {paths.run!r} has no hub", where=str(paths.hub), remedy="type: swarm run")
+    now_s = time.time()
+    fault = None
+    try:
+        table = board.read(paths.board)
+    except BadInput as error:
+        table, fault = None, str(error)
+    with Ledger(paths) as ledger:
+        facts = ledger.facts()
+    recent = [f for f in facts if f.created_s >= now_s - PACE_WINDOW_S]
+    return {
+        "run": paths.run,
+        "problems": [asdict(row) for row in table.problems] if table else [],
+        "workers": [
+            {
+                "worker": row.worker,
+                "state": row.state,
+                "branch": row.branch.ref.removeprefix("refs/heads/") if row.branch else None,
+                "since_s": row.since_s,
+            }
+            for row in (table.workers if table else ())
+        ],
+        "board_fault": fault,
+        "roles": [
+            {"role": b.role, "pid": b.pid, "alive": b.is_alive, "age_s": round(now_s - b.at_s, 1), **b.facts}
+            for b in beats(paths).values()
+        ],
+        "verdicts": len(facts),
+        "verdicts_per_minute": round(len(recent) / (PACE_WINDOW_S / 60), 2),
+        "measured_s": round(sum(f.measured_s for f in facts), 1),
+        "left_s": _left_s(paths, now_s),
+    }
+
+
+def _left_s(paths: RunPaths, now_s: float) -> float | None:
+    from swarm.cli import state
+
+    try:
+        return max(0.0, round(state.load(paths).deadline_s - now_s, 1))
+    except BadInput:
+        return None  # its roles were started one by one
+
+
+def _render(now: dict[str, Any]) -> Group:
+    from rich.console import Group
+    from rich.text import Text
+
+    minutes = "" if now["left_s"] is None else f"; {now['left_s'] / 60:.1f} minutes left"
+    head = (
+        f"run {now['run']}: {now['verdicts']} verdicts, {now['verdicts_per_minute']:g} a minute lately,"
+        f" {now['measured_s']:.0f} s on the device{minutes}"
+    )
+    parts: list[Any] = [Text(head, style="bold")]
+    if now["board_fault"]:
+        parts.append(Text(f"no new assignments: {now['board_fault']}", style="red"))
+    parts += [Text(), _table(now["problems"], PROBLEM_COLUMNS)]
+    parts += [Text(), _table(now["workers"], ("worker", "state", "branch"))]
+    parts += [Text(), _table(now["roles"], ("role", "pid", "alive", "age_s"))]
+    return Group(*parts)
+
+
+PROBLEM_COLUMNS = (
+    "problem",
+    "state",
+    "champion",
+    "time_us",
+    "t_sol_us",
+    "verdicts",
+    "passed",
+    "merges",
+    "workers",
+)
+
+
+def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        is_number = any(isinstance(row[column], int | float) for row in rows)
+        table.add_column(column, justify="right" if is_number else "left")
+    for row in rows:
+        table.add_row(*(Text(_cell(column, row[column])) for column in columns))
+    return table
+
+
+def _cell(column: str, value: object) -> str:
+    if value is None:
+        return "–"
+    if column == "champion":
+        return str(value)[:10]
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
