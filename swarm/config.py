@@ -27,12 +27,6 @@ class RunDefaults(Frozen):
     problems: tuple[str, ...] = Field(default=("*",), min_length=1)
 
 
-class Devices(Frozen):
-    """[devices]: what measures."""
-
-    kinds: tuple[Literal["cpu"], ...] = Field(default=("cpu",), min_length=1)
-
-
 class Budget(Frozen):
     """[budget]: what preparing may cost."""
 
@@ -43,7 +37,6 @@ class Config(Frozen):
     """swarm.toml; a key that is not there has the value shown here."""
 
     run: RunDefaults = RunDefaults()
-    devices: Devices = Devices()
     budget: Budget = Budget()
 
 

@@ -38,8 +38,8 @@ def test_the_file_of_the_project_says_what_an_empty_one_means() -> None:
             "use lower-case letters, digits, '_' and single '-', at most 100 of them",
         ),
         (
-            '[devices]\nkinds = ["tpu"]\n',
-            "swarm.toml:2: devices.kinds[0]: 'tpu' is not allowed; it must be 'cpu'",
+            "[budget]\nbaseline_s = 0\n",
+            "swarm.toml:2: budget.baseline_s: 0 is not allowed; it must be greater than 0",
         ),
     ],
 )
