@@ -80,13 +80,13 @@ class Runner:
         arena: Arena,
         native: Native,
         *,
-        limits: sandbox.Limits,
+        memory_bytes: int,
         timeout_s: float,
         allow_return: bool = False,
         keep: Path | None = None,
         at: sandbox.Level | None = None,
     ) -> None:
-        """`limits` are for what the candidate itself uses; the arena comes on top.
+        """`memory_bytes` are what the candidate itself may use; the arena comes on top.
 
         `allow_return` accepts an entry that returns its outputs. `keep` is a folder in which code that torch
         compiles outlives this runner: for trusted code only.
@@ -105,7 +105,7 @@ class Runner:
             spec = self._spec(device, arena, native, theirs.fileno(), allow_return)
             self._process = sandbox.spawn(
                 [os.path.realpath(sys.executable), "-I", "-S", str(MAIN), json.dumps(spec)],
-                limits=_with_arena(limits, arena),
+                limits=_limits(artifact.kind, device, memory_bytes + arena.size + 2 * _l2_bytes()),
                 cores=device.cores,
                 env=_environment(device, keep),
                 readable=[MAIN, native.path, artifact.path, *_torch_folders(artifact.kind)],
@@ -281,7 +281,7 @@ class Runner:
                 os.killpg(self.pid, number)
 
 
-def default_limits(kind: Kind, device: Device, memory_bytes: int) -> sandbox.Limits:
+def _limits(kind: Kind, device: Device, memory_bytes: int) -> sandbox.Limits:
     """Return what a candidate of this kind needs: Python may compile, the others may not write at all."""
     if kind is Kind.PYTHON:
         return sandbox.Limits(
@@ -292,10 +292,6 @@ def default_limits(kind: Kind, device: Device, memory_bytes: int) -> sandbox.Lim
             scratch_bytes=2 << 30,
         )
     return sandbox.Limits(memory_bytes=memory_bytes + PYTHON_BYTES, processes=16 + 4 * len(device.cores))
-
-
-def _with_arena(limits: sandbox.Limits, arena: Arena) -> sandbox.Limits:
-    return replace(limits, memory_bytes=limits.memory_bytes + arena.size + 2 * _l2_bytes())
 
 
 def _environment(device: Device, keep: Path | None) -> dict[str, str]:

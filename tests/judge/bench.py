@@ -13,7 +13,7 @@ import torch
 from swarm import sandbox
 from swarm.device import Device, cpu_device
 from swarm.judge.arena import Arena, place
-from swarm.judge.runner import Runner, Slot, default_limits
+from swarm.judge.runner import Runner, Slot
 from swarm.languages import native
 from swarm.languages.cpp import Cpp
 from swarm.languages.protocol import Artifact, CompileLimits, Failure
@@ -139,7 +139,7 @@ def bench(
             device,
             arena,
             native.load(cache),
-            limits=default_limits(artifact.kind, device, memory_bytes),
+            memory_bytes=memory_bytes,
             timeout_s=timeout_s,
             allow_return=True,
             at=at,
