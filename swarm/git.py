@@ -171,7 +171,7 @@ class Repo:
                 # Somebody may have packed the loose objects since: look again with fresh eyes, once.
                 self._objects = None
                 if attempt == 2:
-                    raise GitFailed(f"object {sha} is missing in {self.git_dir}") from None
+                    raise BadInput(f"object {sha} is missing", where=str(self.git_dir)) from None
         if found.type != kind or found.size > MAX_BLOB_BYTES:
             what = f"is a {found.type.decode()} of {found.size} bytes, not a {kind.decode()}"
             raise BadInput(f"object {sha} {what} of at most {MAX_BLOB_BYTES}")

@@ -16,6 +16,8 @@ TREE_MODE = 0o040000
 MAX_TREE_DEPTH = 16
 MAX_PATH_BYTES = 200
 
+_TREE_ROW = re.compile(rb"([0-7]{5,6}) ([^\0/]+)\0(.{20})", re.DOTALL)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -36,18 +38,21 @@ class CommitInfo:
 
 
 def parse_commit(sha: str, data: bytes) -> CommitInfo:
-    """Read a commit object; whatever an agent's own git wrote into its header does no harm."""
+    """Read a commit object; BadInput if it names no tree. Whatever else is odd in its header does no harm."""
     header, _, text = data.partition(b"\n\n")
-    fields: dict[bytes, list[bytes]] = {}
+    fields: dict[bytes, list[str]] = {}
     for line in header.split(b"\n"):
         key, _, value = line.partition(b" ")
-        fields.setdefault(key, []).append(value)
-    date = re.search(rb"> (\d{1,12}) [+-]\d{4}$", fields.get(b"committer", [b""])[0])
+        fields.setdefault(key, []).append(value.decode(errors="replace"))
+    ids = [*fields.get(b"tree", [""])[:1], *fields.get(b"parent", [])]
+    if not all(re.fullmatch(r"[0-9a-f]{40}", item) for item in ids):
+        raise BadInput(f"commit {sha} is malformed")
+    date = re.search(r"> (\d{1,12}) [+-]\d{4}$", fields.get(b"committer", [""])[0])
     return CommitInfo(
         sha=sha,
-        tree=fields[b"tree"][0].decode(),
-        parents=tuple(parent.decode() for parent in fields.get(b"parent", [])),
-        author=fields.get(b"author", [b""])[0].partition(b" <")[0].decode(errors="replace"),
+        tree=ids[0],
+        parents=tuple(ids[1:]),
+        author=fields.get(b"author", [""])[0].partition(" <")[0],
         committed_s=int(date[1]) if date else 0,
         message=parse_message(text.decode(errors="replace")),
     )
@@ -72,10 +77,11 @@ def parse_tree(data: bytes) -> dict[str, Entry]:
     """Read one level of a tree; a name that is not UTF-8 comes back with surrogates."""
     start, found = 0, {}
     while start < len(data):
-        middle = data.index(b"\0", start)
-        mode, _, name = data[start:middle].partition(b" ")
-        start = middle + 21
-        found[name.decode(errors="surrogateescape")] = Entry(int(mode, 8), data[middle + 1 : start].hex())
+        row = _TREE_ROW.match(data, start)
+        if row is None:
+            raise BadInput(f"a tree is malformed at byte {start}")
+        start = row.end()
+        found[row[2].decode(errors="surrogateescape")] = Entry(int(row[1], 8), row[3].hex())
     return found
 
 

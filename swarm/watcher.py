@@ -184,7 +184,11 @@ class Watcher:
             return True
         if submission.branch is None or submission.commit in self._checked:
             return False
-        outside = self.hub.changed_outside(submission.commit, self.editable)
+        try:
+            outside = self.hub.changed_outside(submission.commit, self.editable)
+        except BadInput as error:
+            self._refuse(submission, str(error))
+            return True
         if outside:
             self._refuse(submission, f"changes {', '.join(outside[:3])}, which [output] does not allow")
             return True

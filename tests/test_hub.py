@@ -309,6 +309,49 @@ def test_commit_without_a_solution_is_listed_with_the_empty_tree(hub: Hub) -> No
     assert "reference.py" in hub.changed_outside(forged, EDITABLE)
 
 
+def literal(hub: Hub, kind: str, content: bytes) -> str:
+    done = subprocess.run(
+        ["git", f"--git-dir={hub.paths.hub}", "hash-object", "-t", kind, "-w", "--stdin", "--literally"],
+        input=content,
+        capture_output=True,
+        check=True,
+    )
+    return done.stdout.decode().strip()
+
+
+@pytest.mark.parametrize(
+    ("tree", "named"),
+    [
+        ("", "malformed"),
+        ("not a tree", "malformed"),
+        ("f" * 40, "missing"),
+        ("{broken}", None),
+        ("{blob}", None),
+    ],
+)
+def test_malformed_commit_spoils_its_own_branch_only(hub: Hub, tree: str, named: str | None) -> None:
+    bad, good = hub.assign("p", "w1"), hub.assign("p", "w2")
+    tree = tree.format(broken=literal(hub, "tree", b"100644 x"), blob=literal(hub, "blob", b"x"))
+    head = hub.champions()["p"]
+    forged = literal(hub, "commit", f"tree {tree}\nparent {head}\nauthor\ncommitter x\n\nm\n".encode())
+    (hub.paths.hub / bad.ref).write_text(forged + "\n")
+    commit = hand_in(hub, good, "fine")
+    listed = {s.commit for s in hub.commits("p")}
+    assert commit in listed
+    assert hub.is_current(bad) is (forged in listed)
+    for read in (hub.solution_files, lambda sha: hub.changed_outside(sha, EDITABLE)):
+        with pytest.raises(BadInput, match=named or "malformed|not a tree"):
+            read(forged)
+
+
+@pytest.mark.parametrize("kind", ["tree", "blob"])
+def test_branch_that_is_no_commit_spoils_itself_only(hub: Hub, kind: str) -> None:
+    branch = hub.assign("p", "w1")
+    (hub.paths.hub / branch.ref).write_text(literal(hub, kind, b"") + "\n")
+    assert len(hub.commits("p")) == 1
+    assert not hub.is_current(branch)
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [

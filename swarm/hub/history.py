@@ -6,13 +6,17 @@ problem branch) is the planner's alone: an epoch's trailer is believed there and
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from swarm.errors import GitFailed
+from swarm.errors import BadInput, GitFailed
 from swarm.git import Repo
 from swarm.gitobjects import EMPTY_TREE, CommitInfo
+from swarm.hub.trees import SOLUTION
 from swarm.layout import WorkBranch, problem_ref
+
+log = logging.getLogger(__name__)
 
 EPOCH_TRAILER = "Epoch"
 NUMBER_TRAILER = "Epoch-Number"
@@ -64,8 +68,14 @@ class History:
         infos: dict[str, CommitInfo] = {}
         self._follow_mainline(head, infos)
         assert self.epoch is not None
-        fresh = [sha for tip in (head, *work.values()) for sha in self._walk(tip, self.epoch.commit, infos)]
+        fresh: list[str] = []
+        self._walk(head, self.epoch.commit, infos, fresh)
         for branch, tip in work.items():
+            try:
+                self._walk(tip, self.epoch.commit, infos, fresh)
+            except BadInput as error:  # somebody moved the branch with a git of his own
+                log.warning("%s is left aside: %s", branch.ref, error)
+                self.belongs[tip] = False
             self._claim(branch, tip, infos)
         self.submissions.extend(self._submission(infos[sha], self.epoch.hash) for sha in fresh)
 
@@ -83,9 +93,9 @@ class History:
             sha = info.parents[0]
         self.mainline.update(newer)
 
-    def _walk(self, tip: str, epoch: str, infos: dict[str, CommitInfo]) -> list[str]:
-        """Return the commits at and below `tip` that are new and belong, parents first."""
-        fresh, stack = [], [tip]
+    def _walk(self, tip: str, epoch: str, infos: dict[str, CommitInfo], fresh: list[str]) -> None:
+        """Add the commits at and below `tip` that are new and belong to `fresh`, parents first."""
+        stack = [tip]
         while stack:
             sha = stack[-1]
             if sha in self.belongs:
@@ -100,7 +110,6 @@ class History:
             self.belongs[sha] = sha == epoch or any(self.belongs[parent] for parent in info.parents)
             if self.belongs[sha]:
                 fresh.append(sha)
-        return fresh
 
     def _claim(self, branch: WorkBranch, tip: str, infos: dict[str, CommitInfo]) -> None:
         """Name `branch` as the owner of its own commits: its first parents down to what others own."""
@@ -113,18 +122,24 @@ class History:
             sha = info.parents[0]
 
     def _submission(self, info: CommitInfo, epoch: str) -> Submission:
-        solution = self.repo.entries(info.tree).get("solution")
         return Submission(
             commit=info.sha,
             problem=self.problem,
             branch=self.owners.get(info.sha),
-            tree=solution.sha if solution else EMPTY_TREE,
+            tree=self._solution_tree(info),
             epoch=epoch,
             subject=info.message.subject,
             trailers=info.message.trailers,
             parents=info.parents,
             committed_s=info.committed_s,
         )
+
+    def _solution_tree(self, info: CommitInfo) -> str:
+        try:
+            solution = self.repo.entries(info.tree).get(SOLUTION)
+        except BadInput:
+            return info.tree  # whoever asks for its files is told what is wrong
+        return solution.sha if solution else EMPTY_TREE
 
 
 def _epoch_of(info: CommitInfo) -> Epoch | None:

@@ -91,7 +91,7 @@ def rescue_files(path: Path) -> tuple[dict[str, bytes], list[BadInput]]:
     try:
         root = os.open(path, _OPEN | os.O_DIRECTORY)
     except OSError as error:
-        raise BadInput(f"the worktree cannot be read: {error.strerror}", where=str(path)) from None
+        return {}, [BadInput(f"the worktree cannot be read: {error.strerror}", where=str(path))]
     try:
         reader.take(root, "", [NOTES, SOLUTION])
     finally:
