@@ -40,7 +40,8 @@ START_S = {Kind.SHARED_OBJECT: 20.0, Kind.PYTHON: 120.0}
 """Importing torch takes 2 s, and up to a minute from a cold disk."""
 END_S = 2.0
 """A process that has died is reported in milliseconds."""
-MAX_SLOTS = 64
+MAX_SLOTS, MAX_ARGUMENTS, MAX_AXES = 64, 128, 64
+"""As in native.cpp."""
 MAX_ANSWER = 65_536
 HELLO, READY, FAILED = b"hello", b"ready", b"!"
 WORD = 8
@@ -91,6 +92,11 @@ class Runner:
         `allow_return` accepts an entry that returns its outputs. `keep` is a folder in which code that torch
         compiles outlives this runner: for trusted code only.
         """
+        definition = problem.definition
+        if len(_specs(definition)) > MAX_ARGUMENTS or len(definition.runtime_axes) > MAX_AXES:
+            raise Refused(
+                f"more than {MAX_ARGUMENTS} inputs and outputs, or {MAX_AXES} axes", where=problem.name
+            )
         self._artifact = artifact
         self._problem = problem
         self._timeout_s = timeout_s

@@ -95,7 +95,12 @@ class Cpp:
         macros = [f"-D{name}={value}" for name, value in manifest.params.items()]
         options = [*FLAGS, *manifest.compile.options, *macros]
         built = toolchain.build(
-            sources, options, cache, timeout_s=limits.timeout_s, memory_bytes=limits.memory_bytes
+            sources,
+            options,
+            cache,
+            timeout_s=limits.timeout_s,
+            memory_bytes=limits.memory_bytes,
+            cores=toolchain.cores_beside(device),
         )
         if isinstance(built, toolchain.Built):
             return Artifact(Kind.SHARED_OBJECT, built.path, ENTRY, log=built.log)

@@ -6,6 +6,7 @@ The runners load the same library for their clock and their call site.
 from __future__ import annotations
 
 import ctypes
+import os
 from enum import IntEnum
 from pathlib import Path
 
@@ -69,7 +70,12 @@ class Native:
 def load(cache: Path) -> Native:
     """Build the library, unless `cache` has it, and load it."""
     built = toolchain.build(
-        {SOURCE.name: SOURCE.read_bytes()}, FLAGS, cache, timeout_s=BUILD_S, memory_bytes=BUILD_BYTES
+        {SOURCE.name: SOURCE.read_bytes()},
+        FLAGS,
+        cache,
+        timeout_s=BUILD_S,
+        memory_bytes=BUILD_BYTES,
+        cores=sorted(os.sched_getaffinity(0)),
     )
     if isinstance(built, toolchain.NotBuilt):
         raise Refused(f"the compiler failed on our own {SOURCE.name}: {built.exit}: {built.log[-400:]}")

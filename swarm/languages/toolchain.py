@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from swarm import sandbox
-from swarm.device import other_cores
+from swarm.device import Device
 from swarm.durable import create_only
 from swarm.errors import Refused
 
@@ -72,8 +72,9 @@ def build(
     *,
     timeout_s: float,
     memory_bytes: int,
+    cores: Sequence[int],
 ) -> Built | NotBuilt:
-    """Compile the .cpp files among `files` into one shared object, in the sandbox, off the measured cores.
+    """Compile the .cpp files among `files` into one shared object, in the sandbox.
 
     The result is kept in `cache` by content: sources, options, compiler and processor.
     """
@@ -100,7 +101,7 @@ def build(
                 scratch_bytes=2 * OBJECT_BYTES,
                 open_files=256,
             ),
-            cores=sorted(other_cores()),
+            cores=cores,
             cwd=folder,
             readable=[folder, *_outside_the_system(compiler().path)],
             writable=[result.parent],
@@ -110,6 +111,12 @@ def build(
             return NotBuilt(done.exit, done.output)
         create_only(kept, result.read_bytes())
     return Built(kept, done.output)
+
+
+def cores_beside(device: Device) -> list[int]:
+    """Return the cores for compilers; not our own, for the judge that asks is pinned to the device's."""
+    others = set(range(os.cpu_count() or 1)) - set(device.cores)
+    return sorted(others or device.cores)
 
 
 def _key(files: Mapping[str, bytes], options: Sequence[str]) -> str:

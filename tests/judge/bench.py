@@ -22,7 +22,7 @@ from swarm.problem import Problem, problem_from_files
 from swarm.solution import load_manifest
 
 GIB = 1 << 30
-ROWS, COLUMNS = 48, 64
+ROWS, COLUMNS = 768, 64
 LIMITS = CompileLimits(timeout_s=60, memory_bytes=4 * GIB)
 DEFINITION = {
     "name": "axpy",
@@ -132,7 +132,7 @@ def bench(
     assert isinstance(artifact, Artifact), artifact
     device: Device = cpu_device()
     with (
-        Arena(1 << 20) as arena,
+        Arena(4 << 20) as arena,
         Runner(
             artifact,
             problem(),

@@ -11,7 +11,7 @@ import pytest
 from swarm.judge.runner import Slot
 from swarm.languages.protocol import Failure
 from swarm.verdict import Status
-from tests.judge.bench import KERNEL, bench, cpp, pytorch
+from tests.judge.bench import COLUMNS, KERNEL, ROWS, bench, cpp, pytorch
 
 DESTINATION = "import torch\ndef run(x, scale, shift, negate, y):\n    torch.add(x * -scale, -shift, out=y)\n"
 RETURNING = "def run(x, scale, shift, negate):\n    return -(x * scale + shift)\n"
@@ -89,3 +89,30 @@ def test_slots_without_any_are_refused(cache: Path) -> None:
 
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_no_page_of_the_arena_is_missing_in_a_call(cache: Path) -> None:
+    with bench(cpp(KERNEL, cache), cache) as it:
+        it.runner.ready()
+        assert it.runner.pid is not None
+        before = _page_faults(it.runner.pid)
+        it.call()
+        pages = len(it.slots) * 2 * ROWS * COLUMNS * 4 // 4096
+        assert _page_faults(it.runner.pid) - before < pages / 2
+
+
+def test_runners_leave_no_descriptor_behind(cache: Path) -> None:
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    counts = []
+    for _ in range(4):
+        with bench(cpp(KERNEL, cache), cache) as it:
+            it.call()
+        counts.append(descriptors())
+    assert counts[-1] == counts[0]
+
+
+def _page_faults(pid: int) -> int:
+    """Minor faults of a process so far."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])
