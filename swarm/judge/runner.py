@@ -20,7 +20,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -49,7 +48,7 @@ PYTHON_BYTES = 256 << 20
 """Address space of an interpreter that imports only ctypes."""
 TORCH_BYTES = 6 << 30
 """Address space of one that imports torch."""
-DEFAULT_L2_BYTES = 2 << 20
+TOLD = (Status.RUNTIME_ERROR, Status.INCORRECT_SHAPE, Status.INCORRECT_DTYPE)
 SIGNALS = {
     "SIGKILL": " (killed by the kernel: out of memory)",
     "SIGXFSZ": " (it wrote to a file)",
@@ -82,9 +81,15 @@ class Runner:
         *,
         memory_bytes: int,
         timeout_s: float,
+        allow_return: bool = False,
+        keep: Path | None = None,
         at: sandbox.Level | None = None,
     ) -> None:
-        """`memory_bytes` are what the candidate itself may use; the arena comes on top."""
+        """`memory_bytes` are what the candidate itself may use; the arena comes on top.
+
+        `allow_return` accepts an entry that returns its outputs. `keep` is a folder in which code that torch
+        compiles outlives this runner: for trusted code only.
+        """
         definition = problem.definition
         if len(_specs(definition)) > MAX_ARGUMENTS or len(definition.runtime_axes) > MAX_AXES:
             raise Refused(
@@ -101,13 +106,14 @@ class Runner:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         with theirs:
-            spec = self._spec(device, arena, native, theirs.fileno())
+            spec = self._spec(device, arena, native, theirs.fileno(), allow_return)
             self._process = sandbox.spawn(
                 [os.path.realpath(sys.executable), "-I", "-S", str(MAIN), json.dumps(spec)],
-                limits=_limits(artifact.kind, device, memory_bytes + arena.size + 2 * _l2_bytes()),
+                limits=_limits(artifact.kind, device, memory_bytes + arena.size),
                 cores=device.cores,
-                env=_environment(device),
+                env=_environment(device, keep),
                 readable=[MAIN, native.path, artifact.path, *_torch_folders(artifact.kind)],
+                writable=[] if keep is None else [keep],
                 pass_fds=[theirs.fileno(), arena.fd],
                 at=at,
             )
@@ -179,7 +185,9 @@ class Runner:
         self._socket.close()
         self._process.close()
 
-    def _spec(self, device: Device, arena: Arena, native: Native, control: int) -> dict[str, object]:
+    def _spec(
+        self, device: Device, arena: Arena, native: Native, control: int, allow_return: bool
+    ) -> dict[str, object]:
         definition = self._problem.definition
         return {
             "kind": self._artifact.kind,
@@ -189,11 +197,12 @@ class Runner:
             "control_fd": control,
             "arena_fd": arena.fd,
             "arena_bytes": arena.size,
-            "walk_bytes": 2 * _l2_bytes(),
             "threads": len(device.cores),
+            "returns": allow_return and not self._artifact.destination_passing,
             "scalars": [spec.is_scalar for spec in definition.inputs.values()]
             + [False] * len(definition.outputs),
             "dtypes": [spec.dtype for spec in _specs(definition)],
+            "outputs": len(definition.outputs),
             "axes": definition.runtime_axes,
             "shapes": self._shapes(),
             "site": [str(folder) for folder in _torch_folders(self._artifact.kind)],
@@ -252,10 +261,16 @@ class Runner:
 
     def _told(self, answer: bytes, nonce: bytes) -> Failure:
         """Read an answer that is not a list of times: the failure it tells, or a forgery."""
-        if answer.startswith(nonce + FAILED):
-            reason = answer.removeprefix(nonce + FAILED).decode("utf-8", "replace")
-            return Failure(Status.RUNTIME_ERROR, reason.strip(), self.log)
+        status, separator, reason = answer.removeprefix(nonce + FAILED).partition(b"\0")
+        text = status.decode("utf-8", "replace")
+        self._drain()
+        if answer.startswith(nonce + FAILED) and separator and text in TOLD:
+            return Failure(Status(text), reason.decode("utf-8", "replace").strip(), self.log)
         return Failure(Status.REWARD_HACK, "something other than the runner answered the judge", self.log)
+
+    def _drain(self) -> None:
+        while select.select([self._process.log_fd], [], [], 0)[0] and self._process.drain():
+            pass
 
     def _stop(self) -> None:
         self._signal(signal.SIGSTOP)
@@ -282,12 +297,13 @@ def _limits(kind: Kind, device: Device, memory_bytes: int) -> sandbox.Limits:
     return sandbox.Limits(memory_bytes=memory_bytes + PYTHON_BYTES, processes=16 + 4 * len(device.cores))
 
 
-def _environment(device: Device) -> dict[str, str]:
-    return {
+def _environment(device: Device, keep: Path | None) -> dict[str, str]:
+    environment = {
         "OMP_NUM_THREADS": str(len(device.cores)),
         "USER": "swarm",  # inductor asks for it, and there is no /etc/passwd
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
+    return environment if keep is None else environment | {"TORCHINDUCTOR_CACHE_DIR": str(keep)}
 
 
 def _torch_folders(kind: Kind) -> list[Path]:
@@ -302,12 +318,3 @@ def _torch_folders(kind: Kind) -> list[Path]:
 
 def _specs(definition: Definition) -> list[TensorSpec]:
     return [*definition.inputs.values(), *definition.outputs.values()]
-
-
-@cache
-def _l2_bytes() -> int:
-    """Size of one core's second-level cache."""
-    for level in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        if (level / "level").read_text().strip() == "2":
-            return int((level / "size").read_text().strip().removesuffix("K")) << 10
-    return DEFAULT_L2_BYTES

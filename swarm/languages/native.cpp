@@ -102,8 +102,7 @@ int swarm_flush(void* memory, size_t bytes) {
 // A candidate's side of the judge's requests; returns when the judge has gone.
 //   request: nonce, then for each slot its arguments (an offset into the arena, or a scalar's bits) and axes
 //   answer:  the nonce, then the claimed ns of each slot
-void swarm_serve(int control, char* arena, const void* walked, size_t walk_bytes, Entry* entry,
-                 int n_arguments, const uint8_t* is_scalar, int n_axes) {
+void swarm_serve(int control, char* arena, Entry* entry, int n_arguments, const uint8_t* is_scalar, int n_axes) {
   static int64_t request[1 + MAX_SLOTS * (MAX_ARGUMENTS + MAX_AXES)], answer[1 + MAX_SLOTS];
   const int n_words = n_arguments + n_axes;
   for (;;) {
@@ -117,7 +116,6 @@ void swarm_serve(int control, char* arena, const void* walked, size_t walk_bytes
       void* arguments[MAX_ARGUMENTS];
       for (int i = 0; i < n_arguments; ++i)
         arguments[i] = is_scalar[i] ? static_cast<void*>(words + i) : arena + words[i];
-      swarm_walk(walked, walk_bytes);
       answer[1 + slot] = timed(entry, arguments, words + n_arguments);
     }
     if (!transfer(control, answer, size_t(1 + n_slots) * 8, true)) return;
