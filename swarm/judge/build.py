@@ -1,0 +1,67 @@
+"""From a tree's files to something a runner can load, or to the status that says why not. Needs no device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from swarm import solution
+from swarm.device import Device
+from swarm.errors import BadInput
+from swarm.job import Job
+from swarm.languages.cpp import Cpp
+from swarm.languages.protocol import Artifact, CompileLimits, Failure, Language
+from swarm.languages.pytorch import Pytorch
+from swarm.problem import Problem, problem_from_files
+from swarm.protocol import Protocol, load_protocol
+from swarm.sandbox import GIB
+from swarm.solution import Manifest, load_manifest, validate_tree
+from swarm.verdict import Status
+
+COORDINATION = "COORDINATION.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What an epoch fixes."""
+
+    problem: Problem
+    protocol: Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    manifest: Manifest
+    artifact: Artifact
+
+
+def frozen(job: Job) -> Frozen:
+    """Parse the frozen files of a job; BadInput if they are no problem."""
+    if COORDINATION not in job.problem_files:
+        raise BadInput(f"no {COORDINATION}", where=f"epoch {job.epoch} of {job.problem}", remedy="add it")
+    return Frozen(
+        problem_from_files(job.problem_files, job.problem),
+        load_protocol(job.problem_files[COORDINATION].decode(), COORDINATION),
+    )
+
+
+def build(files: Mapping[str, bytes], rules: Frozen, device: Device, cache: Path) -> Built | Failure:
+    """Validate and compile a tree; what was built before comes from the cache."""
+    try:
+        validate_tree(files, rules.protocol)
+        manifest = load_manifest(files)
+    except BadInput as error:
+        return Failure(Status.INVALID_SOLUTION, str(error))
+    limits = CompileLimits(rules.protocol.rules.compile_timeout_s, int(rules.protocol.rules.memory_gib * GIB))
+    made = language(manifest).compile(files, manifest, rules.problem, device, cache, limits)
+    return made if isinstance(made, Failure) else Built(manifest, made)
+
+
+def language(manifest: Manifest) -> Language:
+    """Return the compiler of a manifest's language."""
+    match manifest.language:
+        case solution.Language.CPP:
+            return Cpp()
+        case solution.Language.PYTORCH:
+            return Pytorch()

@@ -1,0 +1,196 @@
+"""Is the candidate faster than the champion? Both in one sitting, call by call beside each other.
+
+A quad is four requests, ABBA or BAAB at random: the first two do the same work (the same contents at the
+same places, cold and poisoned again), the last two do other work. So drift cancels within a quad, and what
+happens to one quad says nothing about the next. What a runner or a tree is does not matter here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from swarm.judge.sitting import Call, Sitting
+from swarm.judge.timing import TRIM, Caller, Control, Samples, finish, request, trimmed
+from swarm.languages.protocol import Failure
+from swarm.protocol import Tests
+from swarm.verdict import Outcome, WorkloadRatio, geometric_mean
+
+MAX_CALLS = 2
+"""Calls a request of a quad may have; the contents of more would take longer to write than to work on."""
+RESAMPLES = 2000
+CHAMPION, CANDIDATE = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class SideFailure:
+    """One of the two did not hold in this sitting."""
+
+    side: int
+    failure: Failure
+
+
+@dataclass(slots=True)
+class Quads:
+    """What one workload's quads gave."""
+
+    log_ratios: list[float] = field(default_factory=list)
+    """log(champion / candidate), one per quad."""
+    sides: tuple[Samples, Samples] = field(default_factory=lambda: (Samples(), Samples()))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    outcome: Outcome
+    reason: str
+    ratio: float
+    low: float
+    high: float
+    workloads: tuple[WorkloadRatio, ...]
+
+
+def sit(
+    sitting: Sitting,
+    callers: tuple[Sequence[Caller], Sequence[Caller]],
+    controls: tuple[Control | None, Control | None],
+    rng: random.Random,
+) -> Quads | SideFailure:
+    """Run the quads of one workload; `callers` are the champion's and the candidate's processes."""
+    quads = Quads()
+    pairs: list[tuple[Caller, Caller]] = []
+    warm_up = _warm_up(sitting, callers, rng)
+    if warm_up is not None:
+        return warm_up
+    for _ in range(sitting.tests.quads):
+        if not pairs:
+            pairs = list(itertools.product(*callers))
+            rng.shuffle(pairs)
+        failure = _quad(sitting, pairs.pop(), quads, controls, rng)
+        if failure is not None:
+            return failure
+    for side in (CHAMPION, CANDIDATE):
+        timed = finish(quads.sides[side])
+        if isinstance(timed, Failure):
+            return SideFailure(side, timed)
+    return quads
+
+
+def decide(found: Mapping[str, Quads], tests: Tests, seed: int) -> Decision:
+    """Turn quads by workload into an outcome: bootstrap of the geometric mean of the trimmed ratios."""
+    generator = torch.Generator().manual_seed(seed)
+    resampled = {uuid: _resample(quads.log_ratios, generator) for uuid, quads in found.items()}
+    workloads = tuple(
+        WorkloadRatio(
+            uuid,
+            math.exp(trimmed(quads.log_ratios)[0]),
+            *_interval(resampled[uuid], tests.confidence),
+            len(quads.log_ratios),
+        )
+        for uuid, quads in found.items()
+    )
+    ratio = geometric_mean([item.ratio for item in workloads])
+    low, high = _interval(torch.stack(list(resampled.values())).mean(0), tests.confidence)
+    champion_us = geometric_mean([trimmed(q.sides[CHAMPION].claimed_us)[0] for q in found.values()])
+    outcome, reason = _outcome(ratio, low, high, workloads, tests.effect_at(champion_us), tests)
+    return Decision(outcome, reason, ratio, low, high, workloads)
+
+
+def _outcome(
+    ratio: float,
+    low: float,
+    high: float,
+    workloads: Sequence[WorkloadRatio],
+    effect: float,
+    tests: Tests,
+) -> tuple[Outcome, str]:
+    found = f"ratio {ratio:.4f} (interval {low:.4f} to {high:.4f}, least gain {effect:.1%})"
+    worst = min(workloads, key=lambda item: item.ratio)
+    if low > 1 + effect:
+        if worst.ratio < 1 / (1 + tests.max_workload_slowdown):
+            slower = f"workload {worst.uuid} is {1 / worst.ratio - 1:.1%} slower"
+            return Outcome.UNDECIDED, f"faster in the mean, but {slower}: {found}"
+        return Outcome.FASTER, found
+    if high < 1 / (1 + effect):
+        return Outcome.SLOWER, found
+    if low > 1 / (1 + effect) and high < 1 + effect:
+        return Outcome.SAME, found
+    return Outcome.UNDECIDED, f"the interval holds both a gain and none: {found}"
+
+
+def _warm_up(
+    sitting: Sitting, callers: tuple[Sequence[Caller], Sequence[Caller]], rng: random.Random
+) -> SideFailure | None:
+    """Let every process work once, checked: the first call finds code and stack pages missing."""
+    for side, processes in enumerate(callers):
+        for caller in processes:
+            calls = sitting.fill(1)
+            failure = _checked(sitting, caller, calls, None, Samples(), rng, fully=True)
+            if failure is not None:
+                return SideFailure(side, failure)
+    return None
+
+
+def _quad(
+    sitting: Sitting,
+    pair: tuple[Caller, Caller],
+    quads: Quads,
+    controls: tuple[Control | None, Control | None],
+    rng: random.Random,
+) -> SideFailure | None:
+    first = rng.choice((CHAMPION, CANDIDATE))
+    count = rng.randint(1, min(MAX_CALLS, sitting.max_slots))
+    spent_us = [0.0, 0.0]
+    for order in ((first, 1 - first), (1 - first, first)):
+        calls = sitting.fill(count)
+        fully = any(sitting.wants_comparison(call, 1, sitting.tests.quads) for call in calls)
+        for turn, side in enumerate(order):
+            if turn == 1:
+                sitting.renew(calls)
+            samples = quads.sides[side]
+            before = len(samples.claimed_us)
+            failure = _checked(sitting, pair[side], calls, controls[side], samples, rng, fully=fully)
+            if failure is not None:
+                return SideFailure(side, failure)
+            spent_us[side] += math.fsum(samples.claimed_us[before:])
+    quads.log_ratios.append(math.log(spent_us[CHAMPION] / spent_us[CANDIDATE]))
+    return None
+
+
+def _checked(
+    sitting: Sitting,
+    caller: Caller,
+    calls: Sequence[Call],
+    control: Control | None,
+    samples: Samples,
+    rng: random.Random,
+    *,
+    fully: bool,
+) -> Failure | None:
+    claims = request(caller, calls, control, samples, rng)
+    if isinstance(claims, Failure):
+        return claims
+    for call in calls:
+        failure = sitting.inspect(call, fully=fully)
+        if failure is not None:
+            return failure
+    return None
+
+
+def _resample(log_ratios: Sequence[float], generator: torch.Generator) -> torch.Tensor:
+    """Return RESAMPLES trimmed means of samples drawn with replacement."""
+    values = torch.tensor(log_ratios, dtype=torch.float64)
+    count = len(values)
+    drawn = values[torch.randint(count, (RESAMPLES, count), generator=generator)].sort(dim=1).values
+    cut = int(TRIM * count)
+    return drawn[:, cut : count - cut].mean(dim=1)
+
+
+def _interval(log_ratios: torch.Tensor, confidence: float) -> tuple[float, float]:
+    tail = (1 - confidence) / 2
+    low, high = torch.quantile(log_ratios, torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
+    return math.exp(low), math.exp(high)

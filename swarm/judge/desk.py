@@ -1,0 +1,158 @@
+"""What the judge of one CPU device keeps between jobs: memory, warm references, empty candidates."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+
+from swarm import sandbox
+from swarm.device import Device
+from swarm.judge import sitting
+from swarm.judge.arena import Arena
+from swarm.judge.build import language
+from swarm.judge.reference import Reference, References
+from swarm.judge.runner import Runner, Slot
+from swarm.judge.slots import Memory
+from swarm.languages import native
+from swarm.languages.protocol import Artifact, CompileLimits, Failure, Kind
+from swarm.problem import Problem, problem_from_files
+from swarm.solution import load_manifest
+from swarm.workload import Workload
+
+KEPT_FACTOR = 4
+"""A larger arena is kept for smaller work up to this many times over: mapping it costs every runner time."""
+COMPILE_S, CALL_S, MEMORY_GIB = 60.0, 10.0, 1.0
+ARENA_BYTES = 8192
+
+EMPTY_PROBLEM = {
+    "definition.json": b"""{"name": "empty", "axes": {"n": {"type": "var"}},
+      "inputs": {"x": {"shape": ["n"], "dtype": "float32"}},
+      "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
+      "reference": "def run(x):\\n    return x\\n"}""",
+    "workload.jsonl": b'{"uuid": "one", "axes": {"n": 1}, "inputs": {"x": {"type": "random"}}}\n',
+}
+EMPTY_SOLUTIONS = {
+    Kind.SHARED_OBJECT: {
+        "solution.toml": b'language = "cpp"\nsources = ["kernel.cpp"]\n',
+        "kernel.cpp": b'#include "problem.h"\n'
+        b'extern "C" void run(const float* x, float* y, int64_t n) { y[0] = x[0]; }\n',
+    },
+    Kind.PYTHON: {
+        "solution.toml": b'language = "pytorch"\nsources = ["kernel.py"]\nentry = "kernel.py::run"\n',
+        "kernel.py": b"def run(x, y):\n    y.copy_(x)\n",
+    },
+}
+
+
+class Desk:
+    """Made once per judge; the process is pinned to the device's cores from then on."""
+
+    def __init__(self, device: Device, cache: Path, *, with_compiler: bool = False) -> None:
+        """`with_compiler` prepares the references' process for torch.compile."""
+        os.sched_setaffinity(0, device.cores)
+        torch.set_num_threads(len(device.cores))  # it counted the cores before we were pinned
+        self.device = device
+        self.cache = cache
+        self.native = native.load(cache)
+        self.references = References(
+            device, with_compiler=with_compiler, cache=_inductor_folder(cache) if with_compiler else None
+        )
+        self._rng = random.SystemRandom()
+        self._shared: Memory | None = None
+        self._private: Memory | None = None
+        self._controls: dict[Kind, EmptyCandidate] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.references.close()
+        for control in self._controls.values():
+            control.close()
+        self._controls.clear()
+        for memory in (self._shared, self._private):
+            if memory is not None:
+                memory.arena.close()
+        self._shared = self._private = None
+
+    def memories(self, problem: Problem, workloads: Iterable[Workload]) -> tuple[Memory, Memory]:
+        """Return (what runners see, what only the reference sees), large enough for `workloads`."""
+        needs = list(workloads)
+        self._shared = self._sized(self._shared, max(sitting.shared_bytes(problem, w) for w in needs))
+        self._private = self._sized(self._private, max(sitting.private_bytes(problem, w) for w in needs))
+        return self._shared, self._private
+
+    def reference(self, epoch: str, problem: Problem) -> Reference:
+        is_wider = problem.settings.reference_precision == "higher"
+        return self.references.get(epoch, problem.name, problem.definition, is_wider)
+
+    def runner(
+        self, artifact: Artifact, problem: Problem, arena: Arena, *, memory_gib: float, timeout_s: float
+    ) -> Runner:
+        """Start a runner for a candidate; the caller closes it."""
+        return Runner(
+            artifact,
+            problem,
+            self.device,
+            arena,
+            self.native,
+            memory_bytes=int(memory_gib * sandbox.GIB),
+            timeout_s=timeout_s,
+        )
+
+    def control(self, kind: Kind) -> EmptyCandidate:
+        """Return the empty candidate in a runner of this kind; started at first use."""
+        if kind not in self._controls:
+            self._controls[kind] = EmptyCandidate(kind, self)
+        return self._controls[kind]
+
+    def _sized(self, memory: Memory | None, size: int) -> Memory:
+        if memory is not None:
+            if size <= memory.arena.size <= KEPT_FACTOR * size:
+                return memory
+            memory.arena.close()
+        return Memory(Arena(size), self.native, self._rng)
+
+
+class EmptyCandidate:
+    """A warm runner whose candidate does nothing: what its requests take is what any request takes."""
+
+    def __init__(self, kind: Kind, desk: Desk) -> None:
+        problem = problem_from_files(EMPTY_PROBLEM, "empty")
+        files = EMPTY_SOLUTIONS[kind]
+        manifest = load_manifest(files)
+        limits = CompileLimits(COMPILE_S, 4 * sandbox.GIB)
+        artifact = language(manifest).compile(files, manifest, problem, desk.device, desk.cache, limits)
+        if isinstance(artifact, Failure):
+            raise RuntimeError(f"the empty candidate does not compile: {artifact.reason} {artifact.log}")
+        self._arena = Arena(ARENA_BYTES)
+        self._runner = desk.runner(artifact, problem, self._arena, memory_gib=MEMORY_GIB, timeout_s=CALL_S)
+        self.overhead_us()
+
+    def overhead_us(self) -> float:
+        """Make one request and return what the judge's clock saw beyond the claim."""
+        claims = self._runner.call([Slot((0,), (ARENA_BYTES // 2,), {"n": 1})])
+        if isinstance(claims, Failure):
+            raise RuntimeError(f"the empty candidate failed: {claims.reason} {claims.log}")
+        return (self._runner.wall_ns - sum(claims)) / 1e3
+
+    def close(self) -> None:
+        self._runner.close()
+        self._arena.close()
+
+
+def _inductor_folder(cache: Path) -> Path:
+    folder = cache / "inductor"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

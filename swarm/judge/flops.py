@@ -1,0 +1,29 @@
+"""Count the FLOPs of a reference without computing anything: torch's counter over shapes alone.
+
+Runs inside the reference's process, as it executes problem code. The counter knows matrix products,
+convolutions and attention; element-wise work counts nothing, and it ignores masks, so irregular problems
+give their own expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
+
+Spec = tuple[Sequence[int] | None, str, Any]
+"""(shape, torch dtype, None), or (None, dtype, the scalar's value)."""
+
+
+def count_flops(function: Callable[..., Any], inputs: Sequence[Spec]) -> int:
+    """Return the FLOPs of one call; 0 where nothing countable is done or values are needed to go on."""
+    with FakeTensorMode(), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        made = [
+            value if shape is None else torch.empty(tuple(shape), dtype=getattr(torch, dtype))
+            for shape, dtype, value in inputs
+        ]
+        function(*made)
+    return int(counter.get_total_flops())

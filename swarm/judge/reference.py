@@ -1,0 +1,297 @@
+"""The judge's side of a reference: starts the sandboxed parent, opens a child per problem, keeps them warm.
+
+What the reference computes is stored in memory that no candidate ever maps. A reference that fails, hangs
+or returns other shapes raises InvalidReference: that is the problem's fault, never a candidate's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from swarm import sandbox
+from swarm.definition import Definition
+from swarm.device import Device
+from swarm.judge import elements
+from swarm.judge.arena import Arena
+from swarm.judge.slots import Buffer
+from swarm.judge.wire import Closed, receive, send
+
+ROOT = Path(__file__).resolve().parents[2]
+START_S, CALL_S, COMPILE_S = 60.0, 60.0, 120.0
+KEPT = 16
+LIMITS = sandbox.Limits(
+    memory_bytes=64 * sandbox.GIB,
+    file_bytes=1 << 30,
+    processes=256,
+    open_files=1024,
+    cpu_s=24 * 3600,
+    scratch_bytes=1 << 30,
+)
+Scalar = int | float | bool
+
+
+class InvalidReference(Exception):
+    """The problem's own code failed; the text says how."""
+
+    def __init__(self, reason: str, *, is_hung: bool = False) -> None:
+        super().__init__(reason)
+        self.is_hung = is_hung
+
+
+class Reference:
+    """One problem's reference code, loaded in a process of its own."""
+
+    def __init__(self, peer: socket.socket, problem: str, definition: Definition, is_wider: bool) -> None:
+        self._peer = peer
+        self._problem = problem
+        self._definition = definition
+        self._is_wider = is_wider
+        self._mapped: dict[str, int] = {}
+        self._loaded: set[str] = set()
+
+    def load(self, name: str, source: str, *, entry: str = "run", compiled: bool = False) -> None:
+        """Execute `source` and keep its function `entry` under `name`; again is free."""
+        if name in self._loaded:
+            return
+        self._ask(
+            {"do": "load", "name": name, "source": source, "entry": entry, "compile": compiled}
+            | {"file": f"{self._problem}/{name}.py"}
+        )
+        self._loaded.add(name)
+
+    def map(self, name: str, arena: Arena) -> None:
+        """Let the code see `arena` under `name`, in place of what it saw there before."""
+        if self._mapped.get(name) != arena.fd:
+            self._ask({"do": "map", "name": name, "size": arena.size}, [arena.fd])
+            self._mapped[name] = arena.fd
+
+    def pin(self, cores: Sequence[int]) -> None:
+        self._ask({"do": "pin", "cores": list(cores)})
+
+    def expect(
+        self,
+        arena: str,
+        inputs: Sequence[Buffer | Scalar],
+        outputs: Sequence[Buffer],
+        name: str = "reference",
+    ) -> float:
+        """Compute `outputs` (in the dtype they are compared in) from `inputs`; return the seconds it took."""
+        message = {
+            "do": "run",
+            "name": name,
+            "widen": self._is_wider,
+            "inputs": self._items(arena, inputs),
+            "outputs": [self._output(arena, b, is_compared=True) for b in outputs],
+        }
+        return float(self._ask(message)["seconds"])
+
+    def time(
+        self,
+        name: str,
+        arena: str,
+        slots: Sequence[tuple[Sequence[Buffer | Scalar], Sequence[Buffer]]],
+        timeout_s: float = COMPILE_S,
+    ) -> list[int]:
+        """Call the function `name` once per slot, as a baseline; return the nanoseconds of each call."""
+        message = {
+            "do": "time",
+            "name": name,
+            "slots": [
+                {
+                    "inputs": self._items(arena, inputs),
+                    "outputs": [self._output(arena, b, is_compared=False) for b in outputs],
+                }
+                for inputs, outputs in slots
+            ],
+        }
+        return [int(ns) for ns in self._ask(message, timeout_s=timeout_s)["ns"]]
+
+    def make_inputs(
+        self, arena: str, axes: Mapping[str, Scalar], seed: int, inputs: Sequence[Buffer | None]
+    ) -> dict[str, Scalar]:
+        """Let the problem's own entry point fill the input buffers; return the scalar inputs."""
+        specs = self._definition.inputs.values()
+        items = [
+            {"offset": None, "name": n} if b is None else self._output(arena, b, is_compared=False)
+            for n, b, _ in zip(self._definition.inputs, inputs, specs, strict=True)
+        ]
+        message = {"do": "custom", "name": "inputs", "axes": dict(axes), "seed": seed, "inputs": items}
+        return dict(self._ask(message)["scalars"])
+
+    def flops(self, inputs: Sequence[tuple[Sequence[int] | None, str, Scalar | None]]) -> float:
+        """Count the FLOPs of the reference for inputs given as (shape, dtype, scalar value)."""
+        items = [{"shape": shape, "dtype": dtype, "value": value} for shape, dtype, value in inputs]
+        return float(self._ask({"do": "flops", "name": "reference", "inputs": items})["flops"])
+
+    def close(self) -> None:
+        self._peer.close()
+
+    def _items(self, arena: str, inputs: Sequence[Buffer | Scalar]) -> list[dict[str, Any]]:
+        return [
+            self._input(arena, item) if isinstance(item, Buffer) else {"offset": None, "value": item}
+            for item in inputs
+        ]
+
+    def _input(self, arena: str, buffer: Buffer) -> dict[str, Any]:
+        dtype = buffer.shape.dtype
+        return {
+            "map": arena,
+            "offset": buffer.offset,
+            "nbytes": buffer.shape.nbytes,
+            "dtype": str(elements.torch_dtype(dtype)).removeprefix("torch."),
+            "shape": buffer.shape.stored,
+        }
+
+    def _output(self, arena: str, buffer: Buffer, *, is_compared: bool) -> dict[str, Any]:
+        """Describe where a result goes: as it is, or converted to the dtype it is compared in."""
+        kind = buffer.shape.dtype
+        dtype = elements.comparable_dtype(kind) if is_compared else elements.stored_dtype(kind)
+        count = buffer.shape.count * (2 if is_compared and kind.is_packed else 1)
+        return {
+            "name": buffer.shape.name,
+            "kind": kind.value,
+            "map": arena,
+            "offset": buffer.offset,
+            "nbytes": count * dtype.itemsize,
+            "dtype": str(dtype).removeprefix("torch."),
+            "shape": [count],
+            "dims": list(buffer.shape.stored),
+        }
+
+    def _ask(
+        self, message: dict[str, Any], fds: Sequence[int] = (), timeout_s: float = CALL_S
+    ) -> dict[str, Any]:
+        self._peer.settimeout(timeout_s)
+        try:
+            send(self._peer, json.dumps(message).encode(), fds)
+            said = json.loads(receive(self._peer)[0])
+        except Closed:
+            raise InvalidReference(f"the reference's process died in {message['do']}") from None
+        except TimeoutError:
+            reason = f"the reference took over {timeout_s:g} s in {message['do']}"
+            raise InvalidReference(reason, is_hung=True) from None
+        if "error" in said:
+            raise InvalidReference(str(said["error"]))
+        assert isinstance(said, dict)
+        return said
+
+
+class References:
+    """The warm references of one device; all end with it."""
+
+    def __init__(self, device: Device, *, with_compiler: bool = False, cache: Path | None = None) -> None:
+        """`with_compiler` preloads torch.compile, which keeps what it builds in the folder `cache`."""
+        self._device = device
+        self._with_compiler = with_compiler
+        self._cache = cache
+        self._control: socket.socket | None = None
+        self._process: sandbox.Process | None = None
+        self._is_ready = False
+        self._open: OrderedDict[str, Reference] = OrderedDict()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def get(self, key: str, problem: str, definition: Definition, is_wider: bool) -> Reference:
+        """Return the loaded reference that is kept under `key`, the epoch."""
+        if key in self._open:
+            self._open.move_to_end(key)
+            return self._open[key]
+        reference = Reference(self._fork(), problem, definition, is_wider)
+        try:
+            reference.load("reference", definition.reference)
+            if definition.custom_inputs_entrypoint:
+                reference.load("inputs", definition.reference, entry=definition.custom_inputs_entrypoint)
+        except InvalidReference:
+            reference.close()
+            raise
+        self._open[key] = reference
+        if len(self._open) > KEPT:
+            self._open.popitem(last=False)[1].close()
+        return reference
+
+    def drop(self, key: str, error: InvalidReference) -> None:
+        """Forget a reference that failed; a hung one can only be ended with all the others."""
+        if error.is_hung:
+            self.close()
+        elif key in self._open:
+            self._open.pop(key).close()
+
+    def start(self) -> None:
+        """Start the parent, so that the first reference need not wait for torch."""
+        if self._control is None:
+            self._start()
+
+    def close(self) -> None:
+        """End all references; the next one starts afresh."""
+        self._is_ready = False
+        for reference in self._open.values():
+            reference.close()
+        self._open.clear()
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+    def _fork(self) -> socket.socket:
+        self._wait_until_ready()
+        assert self._control is not None
+        mine, theirs = socket.socketpair()
+        with theirs:
+            send(self._control, b"open", [theirs.fileno()])
+        return mine
+
+    def _start(self) -> None:
+        self._control, theirs = socket.socketpair()
+        folders = [ROOT / "swarm", *map(Path, {sys.prefix, sys.base_prefix})]
+        with theirs:
+            self._process = sandbox.spawn(
+                [sys.executable, "-P", "-B", "-m", "swarm.judge.reference_main", str(theirs.fileno())]
+                + [str(len(self._device.cores))]
+                + (["compile"] if self._with_compiler else []),
+                limits=LIMITS,
+                cores=sorted(os.sched_getaffinity(0)) if self._with_compiler else self._device.cores,
+                env=_environment(self._device, self._cache),
+                readable=folders,
+                writable=[] if self._cache is None else [self._cache],
+                pass_fds=[theirs.fileno()],
+            )
+
+    def _wait_until_ready(self) -> None:
+        self.start()
+        assert self._control is not None and self._process is not None
+        if self._is_ready:
+            return
+        self._control.settimeout(START_S)
+        try:
+            receive(self._control)
+        except (Closed, TimeoutError):
+            self._process.drain()
+            log = self._process.log
+            self.close()
+            raise RuntimeError(f"the reference process did not start: {log[-2000:]}") from None
+        self._is_ready = True
+
+
+def _environment(device: Device, cache: Path | None) -> dict[str, str]:
+    threads = str(len(device.cores))
+    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    if cache is not None:
+        # One compile thread: torch's pool of compile workers would be forked into every child.
+        environment |= {"TORCHINDUCTOR_CACHE_DIR": str(cache), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    return environment

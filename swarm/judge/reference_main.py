@@ -1,0 +1,190 @@
+"""Run a problem's reference in a sandbox: a parent that has torch loaded, and one forked child per problem.
+
+The parent never touches problem code, so its children start clean and in milliseconds. A child maps the
+arenas it is given, reads inputs from them and writes results into them; it is asked by, and answers, one
+JSON message at a time. Nothing it says is more than a claim about the reference.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from swarm.definition import DType
+from swarm.judge import elements
+from swarm.judge.wire import Closed, receive, send
+
+WIDER = {torch.bfloat16: torch.float32, torch.float16: torch.float32, torch.float32: torch.float64}
+ERROR_CHARS = 500
+
+
+def main() -> int:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    threads = int(sys.argv[2])
+    if "compile" in sys.argv[3:]:
+        _load_compiler()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by the kernel
+    others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    if others:
+        raise RuntimeError(f"cannot fork beside the threads {others}")
+    answer(control, {"ready": True})
+    while True:
+        try:
+            _, fds = receive(control)
+        except Closed:
+            return 0
+        if os.fork() == 0:
+            control.close()
+            Child(socket.socket(fileno=fds[0]), threads).serve()
+            os._exit(0)
+        os.close(fds[0])
+
+
+class Child:
+    """One problem's reference, and the buffers it works on."""
+
+    def __init__(self, peer: socket.socket, threads: int) -> None:
+        self._peer = peer
+        self._maps: dict[str, torch.Tensor] = {}
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._threads = threads
+
+    def serve(self) -> None:
+        torch.set_num_threads(self._threads)
+        while True:
+            try:
+                data, fds = receive(self._peer)
+            except Closed:
+                return
+            message = json.loads(data)
+            try:
+                said = getattr(self, f"do_{message['do']}")(message, fds)
+            except Exception as error:  # whatever problem code raises is the answer
+                text = f"{type(error).__name__}: {error}"
+                said = {"error": " ".join(text.split())[:ERROR_CHARS]}
+            answer(self._peer, said)
+
+    def do_pin(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        os.sched_setaffinity(0, message["cores"])
+        return {}
+
+    def do_map(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        memory = mmap.mmap(fds[0], message["size"], flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        os.close(fds[0])
+        self._maps[message["name"]] = torch.frombuffer(memory, dtype=torch.uint8)
+        return {}
+
+    def do_load(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Execute source text and keep its function, compiled if asked to, under a name."""
+        space: dict[str, Any] = {"__name__": message["name"]}
+        exec(compile(message["source"], message["file"], "exec"), space)
+        function = space[message["entry"]]
+        self._functions[message["name"]] = torch.compile(function) if message["compile"] else function
+        return {}
+
+    def do_run(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Compute expected outputs, in the dtype they are compared in."""
+        inputs = [self._value(item) for item in message["inputs"]]
+        if message["widen"]:
+            inputs = [x.to(WIDER.get(x.dtype, x.dtype)) if isinstance(x, torch.Tensor) else x for x in inputs]
+        begun = time.perf_counter()
+        with torch.no_grad():
+            results = in_order(self._functions[message["name"]](*inputs), message["outputs"])
+        spent_s = time.perf_counter() - begun
+        for item, result in zip(message["outputs"], results, strict=True):
+            self._store(item, result)
+        return {"seconds": spent_s}
+
+    def do_time(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Call a function once per slot and say how long each call took; outputs are copied afterwards."""
+        function = self._functions[message["name"]]
+        taken_ns = []
+        with torch.no_grad():
+            for slot in message["slots"]:
+                inputs = [self._value(item) for item in slot["inputs"]]
+                begun_ns = time.perf_counter_ns()
+                result = function(*inputs)
+                taken_ns.append(time.perf_counter_ns() - begun_ns)
+                for item, value in zip(slot["outputs"], in_order(result, slot["outputs"]), strict=True):
+                    view = self._value(item)
+                    view.copy_(as_tensor(value, item).reshape(view.shape))
+        return {"ns": taken_ns}
+
+    def do_custom(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Let the problem's own entry point make all inputs; tensors are stored, scalars returned."""
+        torch.manual_seed(message["seed"])
+        made = self._functions[message["name"]](message["axes"], torch.device("cpu"))
+        scalars: dict[str, Any] = {}
+        for item in message["inputs"]:
+            if item["offset"] is None:
+                scalars[item["name"]] = made[item["name"]]
+                continue
+            view = self._value(item)
+            view.copy_(as_tensor(made[item["name"]], item).reshape(view.shape))
+        return {"scalars": scalars}
+
+    def do_flops(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        from swarm.judge.flops import count_flops
+
+        specs = [(item["shape"], item["dtype"], item["value"]) for item in message["inputs"]]
+        return {"flops": count_flops(self._functions[message["name"]], specs)}
+
+    def _value(self, item: dict[str, Any]) -> Any:
+        """Return a view of a buffer as the problem's tensor, or the scalar itself."""
+        if item["offset"] is None:
+            return item["value"]
+        part = self._maps[item["map"]][item["offset"] : item["offset"] + item["nbytes"]]
+        return part.view(getattr(torch, item["dtype"])).reshape(item["shape"])
+
+    def _store(self, item: dict[str, Any], result: Any) -> None:
+        tensor = as_tensor(result, item)
+        values = elements.comparable(tensor.flatten(), DType(item["kind"]))
+        view = self._value(item)
+        view.copy_(values.reshape(view.shape))
+
+
+def in_order(result: Any, outputs: list[dict[str, Any]]) -> list[Any]:
+    """Return what a reference returned (tensor, scalar, sequence or dict) in the order of its outputs."""
+    if isinstance(result, dict):
+        return [result[item["name"]] for item in outputs]
+    values = list(result) if isinstance(result, tuple | list) else [result]
+    if len(values) != len(outputs):
+        raise ValueError(f"{len(values)} results for {len(outputs)} outputs")
+    return values
+
+
+def as_tensor(value: Any, item: dict[str, Any]) -> torch.Tensor:
+    """Return a result as a contiguous tensor, or raise if its shape is not the output's."""
+    tensor = torch.as_tensor(value).contiguous()
+    if list(tensor.shape) != item["dims"]:
+        raise ValueError(f"{item['name']} has shape {list(tensor.shape)}, not {item['dims']}")
+    if item["kind"].startswith("float4"):
+        return tensor.view(torch.uint8)
+    return tensor.view(torch.uint8) if tensor.dtype == torch.bool and item["dtype"] == "uint8" else tensor
+
+
+def answer(peer: socket.socket, message: dict[str, Any]) -> None:
+    send(peer, json.dumps(message).encode())
+
+
+def _load_compiler() -> None:
+    """Import torch.compile's machinery and make it work once, so that no child pays for that."""
+    import torch._inductor.compile_fx  # three seconds that plain references should not wait for
+
+    torch.set_num_threads(1)
+    torch.compile(lambda x: x + 1)(torch.ones(8))
+    torch.compiler.reset()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
