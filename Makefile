@@ -12,7 +12,7 @@ EXTRAS ?= $(if $(wildcard /proc/driver/nvidia/version),cuda)
 ARGS   ?=
 BIN    := $(VENV)/bin
 comma  := ,
-PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help install swarm doctor test lint check format clean

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 REFERENCE = """import torch
@@ -96,3 +97,41 @@ def solution_files(manifest: str = MANIFEST, kernel: str = KERNEL, **others: str
     """Return a solution/ folder's files."""
     files = {"solution.toml": manifest, "kernel.cpp": kernel, **others}
     return {path: content.encode() for path, content in files.items()}
+
+
+def write_double(folder: Path) -> None:
+    """Write a problem that doubles its input; its seed is the faster the smaller its one parameter."""
+    one = {"uuid": "w1", "axes": {"n": 100_000}, "inputs": {"x": {"type": "random"}}}
+    content = {
+        "name": folder.name,
+        "description": "Twice its input",
+        "axes": {"n": {"type": "var"}},
+        "inputs": {"x": {"shape": ["n"], "dtype": "float32"}},
+        "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
+        "reference": "",
+    }
+    kernel = (
+        '#include "problem.h"\n'
+        'extern "C" void run(const float* x, float* y, int64_t n) {\n'
+        "  for (int64_t i = 0; i < n; ++i)\n"
+        "    for (int k = 0; k < REPEAT; ++k) {\n"
+        "      volatile float once = x[i];\n"
+        "      y[i] = 2 * once;\n"
+        "    }\n"
+        "}\n"
+    )
+    manifest = (
+        'language = "cpp"\nsources = ["kernel.cpp"]\n'
+        "[params]\nREPEAT = 16\n[tune]\nREPEAT = [1, 2, 3, 4, 6, 8, 12, 16]\n"
+    )
+    files = {
+        "definition.json": json.dumps(content),
+        "workload.jsonl": json.dumps(one),
+        "workload.cpu.jsonl": json.dumps(one),
+        "reference.py": "def run(x):\n    return 2 * x\n",
+        "seed/cpp/kernel.cpp": kernel,
+        "seed/cpp/solution.toml": manifest,
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)

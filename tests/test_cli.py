@@ -12,6 +12,7 @@ import pytest
 
 from swarm.cli import main as cli
 from swarm.errors import BadInput
+from tests.problem_files import write_double
 
 ROOT = Path(__file__).parent.parent
 
@@ -125,42 +126,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run root with one small problem, as the current folder."""
     folder = tmp_path / "root"
     assert cli.main(["init", str(folder)]) == 0
-    write_problem(folder / "problems" / "double")
+    write_double(folder / "problems" / "double")
     monkeypatch.chdir(folder)
     return folder
-
-
-def write_problem(folder: Path) -> None:
-    definition = {
-        "name": folder.name,
-        "description": "Twice its input",
-        "axes": {"n": {"type": "var"}},
-        "inputs": {"x": {"shape": ["n"], "dtype": "float32"}},
-        "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
-        "reference": "",
-    }
-    workload = {"uuid": "w1", "axes": {"n": 100_000}, "inputs": {"x": {"type": "random"}}}
-    kernel = (
-        '#include "problem.h"\n'
-        'extern "C" void run(const float* x, float* y, int64_t n) {\n'
-        "  for (int64_t i = 0; i < n; i += STEP)\n"
-        "    for (int64_t j = i; j < n && j < i + STEP; ++j) y[j] = 2 * x[j];\n"
-        "}\n"
-    )
-    manifest = (
-        'language = "cpp"\nsources = ["kernel.cpp"]\n[params]\nSTEP = 1\n[tune]\nSTEP = [1, 8, 64, 512]\n'
-    )
-    files = {
-        "definition.json": json.dumps(definition),
-        "workload.jsonl": json.dumps(workload),
-        "workload.cpu.jsonl": json.dumps(workload),
-        "reference.py": "def run(x):\n    return 2 * x\n",
-        "seed/cpp/kernel.cpp": kernel,
-        "seed/cpp/solution.toml": manifest,
-    }
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
 
 
 def test_init_makes_a_run_root_and_refuses_to_make_it_twice(
@@ -190,7 +158,7 @@ def test_root_option_serves_from_anywhere(root: Path, capsys: pytest.CaptureFixt
 def test_problems_list_shows_the_good_ones_and_names_the_broken_one(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_problem(root / "problems" / "broken")
+    write_double(root / "problems" / "broken")
     (root / "problems" / "broken" / "workload.jsonl").write_text('{"uuid": 1}\n')
     capsys.readouterr()
     assert cli.main(["problems", "list"]) == 1

@@ -12,7 +12,7 @@ import click
 from swarm.durable import create_only
 from swarm.errors import Refused
 
-IGNORED = "/workspace/*\n!/workspace/.gitkeep\n/results/local/\n"
+IGNORED = "/workspace/*\n!/workspace/.gitkeep\n/results/local/\n/results/baselines/\n"
 
 
 @click.command()

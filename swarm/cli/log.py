@@ -10,6 +10,7 @@ import click
 
 from swarm.cli.context import json_option, print_json, print_table, run_of, run_option
 from swarm.errors import BadInput
+from swarm.report.render import microseconds
 
 if TYPE_CHECKING:
     from swarm.hub import Submission
@@ -88,7 +89,7 @@ def _row(entry: Entry) -> tuple[str, ...]:
         one.commit[:10],
         time.strftime("%H:%M:%S", time.localtime(one.committed_s)),
         one.branch.worker if one.branch else one.trailers.get("Worker", ""),
-        f"{verdict.time_us:.4g}" if verdict and verdict.time_us is not None else "",
+        microseconds(verdict.time_us) if verdict and verdict.time_us is not None else "",
         what,
         one.subject,
     )

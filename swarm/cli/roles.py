@@ -1,11 +1,11 @@
-"""`swarm plan`, `swarm worker ID`: one role alone, in this process until told to stop."""
+"""`swarm watch`, `swarm plan`, `swarm worker ID`: one role alone, in this process until told to stop."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,25 @@ class Post:
     ledger: Ledger
     device: Device
     stop: Stop
+    problems: tuple[str, ...] | None
+    """Those the run was started with; None, for all, if it was not started by `swarm run`."""
+
+
+@click.command()
+@run_option
+@click.pass_context
+def watch(ctx: click.Context, run_name: str | None) -> None:
+    """Have every commit and every wanted comparison measured."""
+    from swarm.cli.devices import open_pool
+    from swarm.watcher import Watcher
+
+    with _on_duty(ctx, run_name) as post:
+        editable = _protocol(post.root).output.editable
+        with closing(open_pool(post.root, post.device)) as pool:
+            watcher = Watcher(
+                post.paths, post.hub, post.ledger, pool, post.device.model, editable, problems=post.problems
+            )
+            watcher.run(post.stop)
 
 
 @click.command()
@@ -55,6 +74,7 @@ def plan(ctx: click.Context, rebuild: bool, run_name: str | None) -> None:
             post.device.model,
             post.root.coordination,
             lambda problem, commit: score_of(post.root, post.hub, post.ledger, post.device, problem, commit),
+            post.problems,
         )
         if not rebuild:
             planner.run(post.stop)
@@ -111,7 +131,13 @@ def _on_duty(ctx: click.Context, run_name: str | None) -> Iterator[Post]:
             f"run {paths.run!r} is being stopped", where=str(paths.stop), remedy="wait, or delete it"
         )
     with Hub(paths) as hub, Ledger(paths) as ledger:
-        yield Post(root, paths, hub, ledger, device, stop)
+        yield Post(root, paths, hub, ledger, device, stop, _problems(paths))
+
+
+def _problems(paths: RunPaths) -> tuple[str, ...] | None:
+    from swarm.cli import state
+
+    return state.load(paths).problems if paths.state.exists() else None
 
 
 def _protocol(root: RunRoot) -> Protocol:

@@ -12,6 +12,7 @@ import click
 from swarm.cli.context import json_option, print_json, run_of, run_option, stderr, stdout
 from swarm.durable import write_atomic
 from swarm.errors import BadInput, Refused
+from swarm.report.render import microseconds
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -172,4 +173,4 @@ def _cell(column: str, value: object) -> str:
         return str(value)[:10]
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+    return microseconds(value) if isinstance(value, float) else str(value)

@@ -11,6 +11,7 @@ import click
 from swarm.cli.context import json_option, print_json, print_table, root_of, stdout
 from swarm.errors import Refused
 from swarm.layout import locate_worktree
+from swarm.report.render import microseconds
 
 if TYPE_CHECKING:
     from swarm.verdict import Verdict
@@ -55,7 +56,7 @@ def submit(ctx: click.Context, message: str, no_wait: bool, timeout_s: float, as
 def print_verdict(verdict: Verdict) -> None:
     """Print a verdict for a person: what it came to, then each workload, then the end of the log."""
     out = stdout()
-    time_us = f"  {verdict.time_us:,.4g} µs" if verdict.time_us is not None else ""
+    time_us = f"  {microseconds(verdict.time_us)} µs" if verdict.time_us is not None else ""
     out.print(f"{verdict.status.value}{time_us}  {verdict.problem}", style="bold", markup=False)
     if verdict.reason:
         out.print(verdict.reason, markup=False, soft_wrap=True)
@@ -65,10 +66,10 @@ def print_verdict(verdict: Verdict) -> None:
             (
                 one.uuid,
                 one.status.value,
-                "" if one.time_us is None else f"{one.time_us:,.4g}",
+                "" if one.time_us is None else microseconds(one.time_us),
                 "" if one.ci_us is None else f"{one.ci_us:.2g}",
                 str(one.calls),
-                "" if one.t_sol_us is None else f"{one.t_sol_us:,.4g}",
+                "" if one.t_sol_us is None else microseconds(one.t_sol_us),
                 ""
                 if one.t_sol_us is None or one.time_us is None
                 else f"{100 * one.t_sol_us / one.time_us:.0f} %",

@@ -1,0 +1,171 @@
+"""`swarm bench PROBLEM`: one tree, or one against another, measured here and now. Nothing is recorded."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from swarm.cli.context import (
+    json_option,
+    print_json,
+    print_table,
+    root_of,
+    run_of,
+    run_option,
+    stderr,
+    stdout,
+)
+from swarm.cli.submit import print_verdict
+from swarm.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from swarm.job import Job, Tree
+    from swarm.layout import RunPaths, RunRoot
+    from swarm.problem import Problem
+    from swarm.verdict import Comparison, Verdict
+
+POLL_S = 0.5
+IDENTIFIER_CHARS = 40
+
+
+@click.command()
+@click.argument("name", metavar="PROBLEM")
+@click.option(
+    "--solution",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder with solution.toml; otherwise the problem's seed.",
+)
+@click.option("--commit", metavar="REV", help="A commit of the run, by the first characters of its id.")
+@click.option("--against", metavar="REV|DIR", help="Compare with this instead of measuring alone.")
+@click.option("--language", default="cpp", show_default=True, help="Which seed.")
+@run_option
+@json_option
+@click.pass_context
+def bench(
+    ctx: click.Context,
+    name: str,
+    solution: Path | None,
+    commit: str | None,
+    against: str | None,
+    language: str,
+    run_name: str | None,
+    as_json: bool,
+) -> None:
+    """Measure a solution of PROBLEM here and now; nothing is recorded.
+
+    Alone, or against another one in the same sitting.
+    """
+    if solution is not None and commit is not None:
+        raise click.UsageError("--solution and --commit exclude each other")
+    from swarm.problem import load_problem
+    from swarm.verdict import Verdict
+
+    root, paths = root_of(ctx), run_of(ctx, run_name)
+    problem = load_problem(root.problem(name))
+    if solution is not None:
+        candidate = _folder(solution)
+    elif commit is not None:
+        candidate = _commit(paths, name, commit)
+    else:
+        candidate = _seed(problem, language)
+    other = None if against is None else _other(paths, name, against)
+    record = _measure(root, _job(root, problem, candidate, other))
+    if as_json:
+        print_json(asdict(record))
+    elif isinstance(record, Verdict):
+        print_verdict(record)
+    else:
+        _print_comparison(record)
+
+
+def _job(root: RunRoot, problem: Problem, candidate: Tree, other: Tree | None) -> Job:
+    from swarm.hub import epoch_hash
+    from swarm.job import Job, Purpose
+
+    files = {**problem.files, root.coordination.name: root.coordination.read_bytes()}
+    purpose = Purpose.VERDICT if other is None else Purpose.COMPARISON
+    return Job("bench", purpose, problem.name, epoch_hash(files), files, candidate, other)
+
+
+def _measure(root: RunRoot, job: Job) -> Verdict | Comparison:
+    from swarm.cli.devices import open_pool
+    from swarm.device import cpu_device
+    from swarm.pool.protocol import Lost
+
+    with closing(open_pool(root, cpu_device())) as pool, stderr().status(f"measuring {job.problem}"):
+        pool.submit(job)
+        while not (finished := pool.poll(POLL_S)):
+            pass
+    if isinstance(finished[0], Lost):
+        raise Refused(
+            f"{job.problem} could not be measured: {finished[0].reason}", remedy="type: swarm doctor"
+        )
+    return finished[0].record
+
+
+def _seed(problem: Problem, language: str) -> Tree:
+    if language not in problem.seeds:
+        raise BadInput(
+            f"{problem.name} has no seed in {language!r}",
+            remedy=f"name one of: {', '.join(sorted(problem.seeds)) or 'none is there'}; or give --solution",
+        )
+    return _tree(problem.seeds[language])
+
+
+def _other(paths: RunPaths, problem: str, text: str) -> Tree:
+    return _folder(Path(text)) if Path(text).is_dir() else _commit(paths, problem, text)
+
+
+def _folder(folder: Path) -> Tree:
+    files = {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*")) if p.is_file()}
+    if "solution.toml" not in files:
+        raise BadInput("no solution.toml", where=str(folder), remedy="name the folder that holds it")
+    return _tree({name: path.read_bytes() for name, path in files.items()})
+
+
+def _commit(paths: RunPaths, problem: str, text: str) -> Tree:
+    from swarm.hub import Hub
+    from swarm.job import Tree
+
+    if not paths.hub.is_dir():
+        raise BadInput(f"run {paths.run!r} has no hub", where=str(paths.hub), remedy="type: swarm run")
+    with Hub(paths) as hub:
+        found = [s for s in hub.commits(problem) if s.commit.startswith(text)] if text else []
+        if len({s.commit for s in found}) != 1:
+            what = "no commit" if not found else f"{len(found)} commits"
+            raise BadInput(f"{what} of {problem} {text!r}", remedy=f"`swarm log {problem}` lists them")
+        return Tree(found[0].tree, found[0].commit, hub.solution_files(found[0].commit))
+
+
+def _tree(files: Mapping[str, bytes]) -> Tree:
+    """Name files that are in no git tree by their content."""
+    from swarm.job import Tree
+
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(f"{path}\0{len(files[path])}\0".encode() + files[path])
+    identifier = digest.hexdigest()[:IDENTIFIER_CHARS]
+    return Tree(identifier, identifier, dict(files))
+
+
+def _print_comparison(comparison: Comparison) -> None:
+    out = stdout()
+    ratio = ""
+    if comparison.ratio is not None:
+        ratio = f"  {comparison.ratio:.4f} [{comparison.low:.4f}, {comparison.high:.4f}]"
+    out.print(f"{comparison.outcome.value}{ratio}  {comparison.problem}", style="bold", markup=False)
+    out.print(comparison.reason, markup=False, soft_wrap=True)
+    print_table(
+        ("workload", "other / this", "low", "high", "quads"),
+        [
+            (one.uuid, f"{one.ratio:.4f}", f"{one.low:.4f}", f"{one.high:.4f}", str(one.quads))
+            for one in comparison.workloads
+        ],
+        right=frozenset(("other / this", "low", "high", "quads")),
+    )

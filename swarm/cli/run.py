@@ -1,0 +1,116 @@
+"""`swarm run`: prepare, put the roles to work, bring home what is in flight, report. Composition only."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from swarm.cli.context import json_option, root_of, run_of, run_option
+from swarm.errors import BadInput
+
+if TYPE_CHECKING:
+    from swarm.layout import RunPaths, RunRoot
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What was asked for: swarm.toml with the options on top."""
+
+    agent: str
+    language: str
+    workers: int
+    minutes: float
+    problems: tuple[str, ...]
+    baseline_s: float
+
+
+@click.command()
+@run_option
+@click.option("--agent", type=click.Choice(["tuner"]), help="Who works.")
+@click.option("--language", help="Which seeds to start from: cpp or pytorch.")
+@click.option("--workers", type=click.IntRange(1, 256), help="How many work side by side.")
+@click.option("--problems", metavar="A,B", help="Names or patterns, separated by commas.")
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), help="When to stop, from now on.")
+@json_option
+@click.pass_context
+def run(
+    ctx: click.Context,
+    run_name: str | None,
+    agent: str | None,
+    language: str | None,
+    workers: int | None,
+    problems: str | None,
+    minutes: float | None,
+    as_json: bool,
+) -> None:
+    """Run the swarm until time is up, and print the scoreboard.
+
+    What is not given comes from swarm.toml. A run of the same name is continued.
+    """
+    from swarm.locks import held
+
+    root, paths = root_of(ctx), run_of(ctx, run_name)
+    order = _order(root, agent, language, workers, problems, minutes)
+    with held(paths.lock("run"), timeout_s=0, purpose="swarm run"):
+        _run(root, paths, order, as_json)
+
+
+def _order(
+    root: RunRoot,
+    agent: str | None,
+    language: str | None,
+    workers: int | None,
+    problems: str | None,
+    minutes: float | None,
+) -> Order:
+    from swarm.config import choose_problems, load_config
+
+    config = load_config(root)
+    patterns = config.run.problems if problems is None else tuple(filter(None, problems.split(",")))
+    return Order(
+        agent or config.run.agent,
+        language or config.run.language.value,
+        workers or config.run.workers,
+        minutes or config.run.minutes,
+        choose_problems(patterns, root.problems),
+        config.budget.baseline_s,
+    )
+
+
+def _run(root: RunRoot, paths: RunPaths, order: Order, as_json: bool) -> None:
+    from swarm.cli import state
+    from swarm.cli.campaign import check_ending, work
+    from swarm.cli.prepare import open_epochs
+    from swarm.cli.references import measure_references
+    from swarm.cli.report import publish
+    from swarm.cli.view import View
+    from swarm.device import cpu_device, other_cores
+    from swarm.hub import Hub
+    from swarm.ledger import Ledger
+
+    started_s = time.time()
+    deadline_s = started_s + 60 * order.minutes
+    device = cpu_device()
+    available = os.sched_getaffinity(0)
+    paths.stop.unlink(missing_ok=True)
+    with Hub(paths) as hub, Ledger(paths) as ledger:
+        with View(started_s, deadline_s, order.problems) as view:
+            ready, broken = open_epochs(root, hub, device, order.language, order.problems, view)
+            if not ready:
+                raise BadInput(f"none of {len(order.problems)} problems can be run", remedy="see above")
+            measure_references(root, device, ready, order.baseline_s, view)
+            workers = tuple(f"w{number}" for number in range(1, order.workers + 1))
+            names = tuple(problem.name for problem in ready)
+            now = state.RunState(order.agent, order.language, workers, names, started_s, deadline_s)
+            state.save(paths, now)
+            ending = work(paths, now, hub, ledger, view, confine_to=other_cores())
+        os.sched_setaffinity(0, available)
+        publish(root, paths, hub, ledger, as_json=as_json, with_pictures=not ending.interrupted)
+    check_ending(ending)
+    if broken:
+        more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+        raise BadInput(f"left out: {broken[0]}{more}")
