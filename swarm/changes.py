@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -34,6 +35,8 @@ class Changes:
                 if event.event_type not in ("opened", "closed_no_write"):  # our own scans cause these
                     dirty.set()
 
+        # It warns when a folder is made while it lists its parent, and then does the right thing.
+        warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning, "watchdog")
         observer = Observer()
         try:
             for folder in self._folders:

@@ -159,6 +159,7 @@ class Watcher:
         """Yield the trees without a verdict, each once, with the key of the verdict that is missing."""
         epoch = self.hub.epoch(problem)
         seen: set[str] = set()
+        always = {s.tree for s in submissions if s.commit in (head, epoch.commit)}
         for submission in submissions:
             if self._is_refused(submission) or submission.tree in seen:
                 continue
@@ -166,7 +167,7 @@ class Watcher:
             key = verdict_key(submission.tree, epoch.hash, self.device_model)
             if self.paths.verdict(problem, key).exists():
                 continue
-            if submission.commit not in (head, epoch.commit) and self._has_older_verdict(submission, epoch):
+            if submission.tree not in always and self._has_older_verdict(submission, epoch):
                 continue
             yield submission, key
 

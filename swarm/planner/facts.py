@@ -96,9 +96,9 @@ class Rules:
     def effect(self, time_us: float) -> float:
         return next(effect for bound, effect in self.minimum_effect if time_us < bound)
 
-    def beats(self, time_us: float, other_us: float) -> bool:
-        """Say whether the first time is better by at least the minimum effect."""
-        return time_us < other_us * (1 - self.effect(other_us))
+    def to_beat(self, time_us: float) -> float:
+        """Return the time below which another is better than `time_us` by the minimum effect."""
+        return time_us * (1 - self.effect(time_us))
 
 
 @dataclass(frozen=True, slots=True)

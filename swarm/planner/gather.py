@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from swarm import status
 from swarm.board import Board, ProblemRow
@@ -17,6 +18,7 @@ from swarm.planner.facts import Facts, Match, ProblemFacts, Rules, Trial, Worker
 from swarm.protocol import Protocol
 from swarm.requests import requests
 from swarm.role import Beat, beats, worker_role
+from swarm.stamps import settled_stamp
 from swarm.status import WorkerState
 from swarm.verdict import JUDGE_VERSION, verdict_key
 
@@ -26,12 +28,16 @@ LOST_S = 120.0
 """... and for so long loses what it has."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What the facts of one problem were derived from, and what came out."""
+class _Source(NamedTuple):
+    """All that the facts of one problem are derived from; while it is the same, so are they."""
 
-    source: tuple[object, ...]
-    facts: ProblemFacts
+    champion: str
+    heads: dict[WorkBranch, str]
+    verdicts: list[VerdictFact]
+    comparisons: list[ComparisonFact]
+    requested: frozenset[str]
+    exhausted: ProblemRow | None
+    refused_ns: int
 
 
 @dataclass(slots=True)
@@ -42,90 +48,68 @@ class Gatherer:
     device_model: str
     problems: Sequence[str] | None = None
     """Only these take part, if given."""
-    _seen: dict[str, _Seen] = field(default_factory=dict)
+    _seen: dict[str, tuple[_Source, ProblemFacts]] = field(default_factory=dict)
     _keys: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def gather(self, board: Board | None, board_fault: str | None, protocol: Protocol, now_s: float) -> Facts:
-        champions = self.hub.champions()
+        champions, heads = self.hub.champions(), self._heads()
         names = sorted(set(champions) if self.problems is None else set(self.problems) & set(champions))
-        asked = requests(self.paths)[0]
+        rows = {row.problem: row for row in board.problems} if board is not None else {}
+        asked: dict[str, set[str]] = {}
+        for request in requests(self.paths)[0]:
+            asked.setdefault(request.problem, set()).add(request.id)
         problems = []
         for name in names:
-            row = board.problem(name) if board is not None else None
-            problems.append(
-                self._problem(
-                    name,
-                    champions[name],
-                    self.ledger.facts(name),
-                    self.ledger.comparison_facts(name),
-                    frozenset(request.id for request in asked if request.problem == name),
-                    row if row is not None and row.state == "exhausted" else None,
-                )
+            row = rows.get(name)
+            source = _Source(
+                champions[name],
+                heads.get(name, {}),
+                self.ledger.facts(name),
+                self.ledger.comparison_facts(name),
+                frozenset(asked.get(name, ())),
+                row if row is not None and row.state == "exhausted" else None,
+                settled_stamp(self.paths.refusals(name)),
             )
-        workers = tuple(self._workers(board, now_s))
+            problems.append(self._problem(name, source))
+        branches = [branch for held in heads.values() for branch in held]
+        workers = tuple(self._workers(branches, board, now_s))
         return Facts(tuple(problems), workers, rules_of(protocol), board_fault)
 
     # problems
 
-    def _problem(
-        self,
-        name: str,
-        champion: str,
-        verdicts: list[VerdictFact],
-        comparisons: list[ComparisonFact],
-        requested: frozenset[str],
-        exhausted: ProblemRow | None,
-    ) -> ProblemFacts:
-        submissions = self.hub.commits(name)
-        refusals = self.paths.refusals(name)
-        refused_ns = refusals.stat().st_mtime_ns if refusals.is_dir() else 0
-        source = (champion, len(submissions), verdicts, comparisons, requested, exhausted, refused_ns)
+    def _problem(self, name: str, source: _Source) -> ProblemFacts:
         seen = self._seen.get(name)
-        if seen is None or seen.source != source:
-            refused = frozenset(self.ledger.refusals(name)) if refused_ns else frozenset()
-            facts = self._derive(
-                name, champion, submissions, verdicts, comparisons, requested, exhausted, refused
-            )
-            seen = self._seen[name] = _Seen(source, facts)
-        return seen.facts
+        if seen is None or seen[0] != source:
+            seen = self._seen[name] = source, self._derive(name, source)
+        return seen[1]
 
-    def _derive(
-        self,
-        name: str,
-        champion: str,
-        submissions: list[Submission],
-        verdicts: list[VerdictFact],
-        comparisons: list[ComparisonFact],
-        requested: frozenset[str],
-        exhausted: ProblemRow | None,
-        refused: frozenset[str],
-    ) -> ProblemFacts:
-        epoch = self.hub.epoch(name).hash
-        records = {row.key: row for row in verdicts}
-        trials = [
-            _trial(submission, records.get(self._key(submission.tree, epoch)), submission.commit in refused)
-            for submission in submissions
-        ]
-        head = next(trial for trial in trials if trial.commit == champion)
-        champion_record = records.get(self._key(head.tree, epoch))
-        used = frozenset(row.id for row in comparisons)
+    def _derive(self, name: str, source: _Source) -> ProblemFacts:
+        submissions = self.hub.commits(name)
+        refused = self.ledger.refusals(name) if source.refused_ns else {}
+        records = {row.key: row for row in source.verdicts}
+        trials = [_trial(item, records.get(self._key(item)), item.commit in refused) for item in submissions]
+        # The planner's own commits follow each other, so this is right even if a ref moved since it was read.
+        head = [item for item in submissions if item.branch is None][-1]
+        record = records.get(self._key(head))
+        used = frozenset(row.id for row in source.comparisons)
         return ProblemFacts(
             name,
-            champion,
+            head.commit,
             head.tree,
             tuple(sorted(trials, key=lambda trial: (trial.at_s, trial.commit))),
-            tuple(_match(row) for row in comparisons if self._counts(row, epoch)),
+            tuple(_match(row) for row in source.comparisons if self._counts(row, head.epoch)),
             used,
-            requested - used,
+            source.requested - used,
             frozenset(trial.tree for trial in trials if trial.branch is None) - {head.tree},
-            champion_record.t_sol_us if champion_record is not None else None,
-            exhausted is not None and _still_holds(exhausted, trials),
+            record.t_sol_us if record is not None else None,
+            source.exhausted is not None and _still_holds(source.exhausted, trials),
         )
 
-    def _key(self, tree: str, epoch: str) -> str:
-        if (tree, epoch) not in self._keys:
-            self._keys[tree, epoch] = verdict_key(tree, epoch, self.device_model)
-        return self._keys[tree, epoch]
+    def _key(self, item: Submission) -> str:
+        place = item.tree, item.epoch
+        if place not in self._keys:
+            self._keys[place] = verdict_key(item.tree, item.epoch, self.device_model)
+        return self._keys[place]
 
     def _counts(self, row: ComparisonFact, epoch: str) -> bool:
         is_current = row.epoch == epoch and row.judge_version == JUDGE_VERSION
@@ -133,12 +117,20 @@ class Gatherer:
 
     # workers
 
-    def _workers(self, board: Board | None, now_s: float) -> Iterable[WorkerFacts]:
-        newest: dict[str, WorkBranch] = {}
+    def _heads(self) -> dict[str, dict[WorkBranch, str]]:
+        found: dict[str, dict[WorkBranch, str]] = {}
         for branch in self.hub.branches():
-            held = newest.get(branch.work.worker)
-            if held is None or held.number < branch.work.number:
-                newest[branch.work.worker] = branch.work
+            found.setdefault(branch.work.problem, {})[branch.work] = branch.head
+        return found
+
+    def _workers(
+        self, branches: Iterable[WorkBranch], board: Board | None, now_s: float
+    ) -> Iterable[WorkerFacts]:
+        newest: dict[str, WorkBranch] = {}
+        for branch in branches:
+            held = newest.get(branch.worker)
+            if held is None or held.number < branch.number:
+                newest[branch.worker] = branch
         signs = beats(self.paths)
         names = {path.parent.name for path in self.paths.agents.glob("*/status.md")}
         names |= {row.worker for row in board.workers} if board is not None else set()

@@ -97,16 +97,12 @@ def _candidates(problem: ProblemFacts, champion_us: float, rules: Rules) -> list
     """Return mergeable trees that look faster, or were FASTER than an earlier champion, best first."""
     proven = {match.candidate_tree for match in problem.matches if match.outcome is Outcome.FASTER}
     excluded = problem.former_champions | {problem.champion_tree}
+    limit_us = rules.to_beat(champion_us)
     best: dict[str, Trial] = {}
-    for trial in problem.trials:
-        if (
-            trial.time_us is None
-            or trial.refused
-            or trial.tree in excluded
-            or trial.status is not Status.PASSED
-        ):
+    for trial in problem.trials:  # the cheapest test first: most of ten thousand are no candidates
+        if trial.time_us is None or (trial.time_us >= limit_us and trial.tree not in proven):
             continue
-        if rules.beats(trial.time_us, champion_us) or trial.tree in proven:
+        if trial.status is Status.PASSED and not trial.refused and trial.tree not in excluded:
             best.setdefault(trial.tree, trial)
     return sorted(best.values(), key=lambda trial: (trial.time_us, trial.commit))
 
@@ -260,14 +256,15 @@ def _headroom(problem: ProblemFacts) -> float:
 
 def _improvements(problem: ProblemFacts, rules: Rules) -> set[str]:
     """Return the commits that beat everything judged before them by the minimum effect."""
-    best_us = math.inf
+    best_us = limit_us = math.inf
     found = set()
     for trial in problem.trials:
-        if trial.time_us is None or trial.status is not Status.PASSED:
+        if trial.time_us is None or trial.time_us >= best_us or trial.status is not Status.PASSED:
             continue
-        if best_us == math.inf or rules.beats(trial.time_us, best_us):
+        if trial.time_us < limit_us:
             found.add(trial.commit)
-        best_us = min(best_us, trial.time_us)
+        best_us = trial.time_us
+        limit_us = rules.to_beat(best_us)
     return found
 
 
