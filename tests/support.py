@@ -7,6 +7,7 @@ the real ones think. Everything between them is the product.
 from __future__ import annotations
 
 import json
+import os
 import time
 import tomllib
 from collections import deque
@@ -128,7 +129,8 @@ class TablePool:
 
     def _note(self, event: str, job: Job) -> None:
         if self.journal is not None:
-            line = json.dumps({"event": event, "id": job.id, "purpose": job.purpose, "problem": job.problem})
+            fields = {"event": event, "id": job.id, "problem": job.problem, "pid": os.getpid()}
+            line = json.dumps(fields)
             with self.journal.open("a") as file:
                 file.write(line + "\n")
 
@@ -201,12 +203,12 @@ class ScriptedAgent:
         if len(mine) == len(self._script):
             return Progress.EXHAUSTED
         subject, files = self._script[len(mine)]
-        desk.submit(files, subject)
-        return Progress.SUBMITTED
+        known = {attempt.commit for attempt in desk.attempts()}
+        is_new = desk.submit(files, subject) not in known
+        return Progress.SUBMITTED if is_new else Progress.EXHAUSTED
 
 
 PROBLEM_FILES = {
-    "definition.json": b"{}\n",
     "workload.cpu.jsonl": b"{}\n",
     "reference.py": b"def run():\n    return 0\n",
     "problem.toml": b'family = "table"\n',
@@ -267,9 +269,13 @@ class Swarm:
         self.hub.close()
 
     def start(self, *problems: str, seed: Mapping[str, bytes] = SEED) -> None:
-        files = {**PROBLEM_FILES, "COORDINATION.md": self.root.coordination.read_bytes()}
         for problem in problems:
-            self.hub.ensure_epoch(problem, files, seed, "planner")
+            self.hub.ensure_epoch(problem, self.problem_files(problem), seed, "planner")
+
+    def problem_files(self, problem: str) -> dict[str, bytes]:
+        definition = json.dumps({"name": problem}).encode()
+        coordination = self.root.coordination.read_bytes()
+        return {**PROBLEM_FILES, "definition.json": definition, "COORDINATION.md": coordination}
 
     def round(self) -> list[Decision]:
         """Let every role do one step."""
