@@ -129,6 +129,7 @@ def write_double(folder: Path) -> None:
         "workload.jsonl": json.dumps(one),
         "workload.cpu.jsonl": json.dumps(one),
         "reference.py": "def run(x):\n    return 2 * x\n",
+        "problem.toml": "[tolerance]\nmax_atol = 1e-5\nmax_rtol = 1e-5\nrequired_matched_ratio = 1.0\n",
         "seed/cpp/kernel.cpp": kernel,
         "seed/cpp/solution.toml": manifest,
     }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,3 +168,20 @@ def test_problems_list_shows_the_good_ones_and_names_the_broken_one(
     assert "double" in out and "Twice its input" in out
     assert err.startswith("swarm: broken/workload.jsonl:1: uuid")
     assert err.count("\n") == 1
+
+
+def test_lint_takes_a_sound_problem_and_names_a_weak_one(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_double(root / "problems" / "zero")
+    (root / "problems" / "zero" / "reference.py").write_text("def run(x):\n    return 0 * x\n")
+    capsys.readouterr()
+    done = subprocess.run(
+        [sys.executable, "-m", "swarm.cli.main", "problems", "lint", "--json"],
+        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert not any(finding["is_weak"] for finding in found["double"])
+    assert any("zeros" in finding["text"] for finding in found["zero"] if finding["is_weak"])
+    assert "not sound: zero" in done.stderr

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from swarm.cli.context import json_option, print_json, print_table, root_of, stdout
+from swarm.cli.lint import lint
 from swarm.errors import BadInput, SwarmError
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 @click.group()
 def problems() -> None:
     """List problems, show one, check one."""
+
+
+problems.add_command(lint)
 
 
 @problems.command("list")
