@@ -14,7 +14,7 @@ from swarm.errors import BadInput
 from swarm.layout import RunRoot
 from swarm.planner.decisions import Merge, RequestComparison
 from swarm.problem import problem_from_files
-from swarm.protocol import load_protocol
+from swarm.protocol import Board, Output, Planner, Rules, Tests, load_protocol
 from swarm.solution import validate_tree
 from swarm.verdict import Outcome
 from tests.problem_files import problem_files, solution_files
@@ -202,3 +202,21 @@ def test_planner_says_how_many_share_a_problem(tmp_path: Path) -> None:
             board = boards.read(swarm.paths.board)
             assert board is not None
             assert sum(board.assignment(w) is not None for w in swarm.workers) == limit
+
+
+# all of them
+
+
+def test_no_key_is_only_decoration() -> None:
+    """A key that no code names cannot be obeyed."""
+    own = REPOSITORY / "swarm" / "protocol.py"
+    sources = [path.read_text() for path in (REPOSITORY / "swarm").rglob("*.py") if path != own]
+    code = "\n".join(sources) + own.read_text().partition("def trusts")[2]
+    for block in (Output, Rules, Tests, Board, Planner):
+        for key in block.model_fields.keys() - {"manifest"}:
+            assert f".{key}" in code, f"[{block.__name__.lower()}] {key}"
+
+
+def test_a_manifest_of_another_version_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"output.manifest: 2 is not allowed; it must be 1"):
+        load_protocol(changed(TEXT, {"\nmanifest = 1 ": "\nmanifest = 2 "}))

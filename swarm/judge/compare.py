@@ -19,7 +19,7 @@ from swarm.judge.sitting import Call, Sitting
 from swarm.judge.timing import TRIM, Caller, Control, Samples, finish, request, trimmed
 from swarm.languages.protocol import Failure
 from swarm.protocol import Tests
-from swarm.verdict import Outcome, WorkloadRatio, geometric_mean
+from swarm.verdict import Outcome, Trust, WorkloadRatio, geometric_mean
 
 MAX_CALLS = 2
 """Calls a request of a quad may have; the contents of more would take longer to write than to work on."""
@@ -80,7 +80,7 @@ def sit(
     return quads
 
 
-def decide(found: Mapping[str, Quads], tests: Tests, seed: int) -> Decision:
+def decide(found: Mapping[str, Quads], tests: Tests, seed: int, trust: Trust = Trust.HOST) -> Decision:
     """Turn quads by workload into an outcome: bootstrap of the geometric mean of the trimmed ratios."""
     generator = torch.Generator().manual_seed(seed)
     resampled = {uuid: _resample(quads.log_ratios, generator) for uuid, quads in found.items()}
@@ -97,6 +97,8 @@ def decide(found: Mapping[str, Quads], tests: Tests, seed: int) -> Decision:
     low, high = _interval(torch.stack(list(resampled.values())).mean(0), tests.confidence)
     champion_us = geometric_mean([trimmed(q.sides[CHAMPION].claimed_us)[0] for q in found.values()])
     outcome, reason = _outcome(ratio, low, high, workloads, tests.effect_at(champion_us), tests)
+    if outcome is Outcome.FASTER and not tests.trusts(trust):
+        outcome, reason = Outcome.UNDECIDED, f"faster, but [tests] wants more trust than {trust}: {reason}"
     return Decision(outcome, reason, ratio, low, high, workloads)
 
 

@@ -59,6 +59,8 @@ LOCK_S = 600.0
 """How long to wait for another run on this host."""
 KEPT_EPOCHS = 64
 LOG_CHARS = 2000
+TRUST = Trust.HOST
+"""A CPU kernel's own code is called, so all of a result rests on the doubts of the judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +239,7 @@ class Judge:
         if wanted == "namespaces" and sandbox.level() is not sandbox.Level.NAMESPACES:
             raise Refused(
                 "this machine has no namespaces for the sandbox, and [rules] min_sandbox asks for them",
-                remedy='allow unprivileged user namespaces, or set min_sandbox = "limits"',
+                remedy='allow unprivileged user namespaces, or set min_sandbox = "process-group"',
             )
         return rules
 
@@ -307,7 +309,7 @@ class Judge:
         decision = (
             None
             if isinstance(found, SideFailure)
-            else compare.decide(found, tests, seed_number(seed, "bootstrap"))
+            else compare.decide(found, tests, seed_number(seed, "bootstrap"), TRUST)
         )
         failure, reason = None, "" if decision is None else decision.reason
         if isinstance(found, SideFailure):
@@ -340,7 +342,7 @@ class Judge:
             device_uuid=self._device.uuid,
             timer="CLOCK_MONOTONIC in the runner, bounded by the judge's",
             sandbox=sandbox.level(),
-            trust=Trust.HOST,
+            trust=TRUST,
             versions=versions(),
             facts=begun.facts,
         )
