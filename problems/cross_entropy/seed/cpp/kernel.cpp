@@ -24,6 +24,8 @@ template <class To, class From> static inline To bits(From value) {
   return to;
 }
 
+const int64_t SUMMED = 4096;  // more terms would lose digits in a float
+
 static_assert(vocabulary % (VEC * UNROLL) == 0 && CHUNK % (VEC * UNROLL) == 0, "whole steps only");
 
 static inline floats load(const float *at) {
@@ -32,6 +34,7 @@ static inline floats load(const float *at) {
   return value;
 }
 
+// For x <= 0, as all differences from a maximum are.
 static inline floats exponential(floats x) {
 #if EXP
   const floats low = floats{} - 87.0f;
@@ -39,10 +42,7 @@ static inline floats exponential(floats x) {
   const floats shifted = (x < low ? low : x) * 1.44269504f + shift;
   const floats power = shifted - shift;
   const floats r = (x < low ? low : x) - power * 0.693145752f - power * 1.42860677e-6f;  // log 2 in two parts
-#if EXP == 3
-  floats p = r * 0.165178291f + 0.504134495f;
-  p = p * r + 1.00019623f;
-#elif EXP == 4
+#if EXP == 4
   floats p = r * 0.041513682f + 0.167875917f;
   p = p * r + 0.500030198f;
   p = p * r + 0.999966773f;
@@ -101,7 +101,8 @@ static float log_sum_exp(const float *logits) {
       total *= exp(most - here);
       most = here;
     }
-    total += sum_of_exponentials(logits + from, most, count);
+    for (int64_t at = 0; at < count; at += SUMMED)
+      total += sum_of_exponentials(logits + from + at, most, count - at < SUMMED ? count - at : SUMMED);
   }
   return most + log(total);
 }

@@ -79,6 +79,7 @@ static inline ints widen(bytes byte) {
 #endif
 }
 
+// For x <= 0, as all differences from a maximum are.
 static inline floats exponential(floats x) {
 #if EXP
   const floats low = floats{} - 87.0f;
@@ -86,10 +87,7 @@ static inline floats exponential(floats x) {
   const floats shifted = (x < low ? low : x) * 1.44269504f + shift;
   const floats power = shifted - shift;
   const floats r = (x < low ? low : x) - power * 0.693145752f - power * 1.42860677e-6f;  // log 2 in two parts
-#if EXP == 3
-  floats p = r * 0.165178291f + 0.504134495f;
-  p = p * r + 1.00019623f;
-#elif EXP == 4
+#if EXP == 4
   floats p = r * 0.041513682f + 0.167875917f;
   p = p * r + 0.500030198f;
   p = p * r + 0.999966773f;
