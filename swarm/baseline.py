@@ -5,7 +5,9 @@ Measuring them is the judge's work. A file belongs to a device model and to the 
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from swarm.durable import write_atomic
@@ -50,17 +52,39 @@ class Baseline:
         return [f"{self.problem}: T_b without {c.name}: {c.missing}" for c in self.contenders if c.missing]
 
 
+def files_hash(files: Mapping[str, bytes]) -> str:
+    """Name the files of a problem by what they say."""
+    digest = hashlib.sha256()
+    for path, data in sorted(files.items()):
+        digest.update(f"{path}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()
+
+
+def to_json(baseline: Baseline) -> bytes:
+    return json.dumps(asdict(baseline), indent=1, allow_nan=False).encode() + b"\n"
+
+
 def save_baseline(root: RunRoot, baseline: Baseline) -> None:
     """Store `baseline` where all runs of this root find it."""
     path = root.baseline(baseline.device_model, baseline.problem)
-    write_atomic(path, json.dumps(asdict(baseline), indent=1, allow_nan=False).encode() + b"\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, to_json(baseline))
 
 
 def load_baseline(root: RunRoot, device_model: str, problem: str) -> Baseline | None:
     """Return the stored baseline, None if there is none; BadInput naming the file if it is broken."""
     path = root.baseline(device_model, problem)
     try:
-        raw = json.loads(path.read_bytes())
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return parse_baseline(data, str(path), problem)
+
+
+def parse_baseline(data: bytes, where: str, problem: str = "") -> Baseline:
+    """Parse a baseline; BadInput naming `where` if it is none."""
+    try:
+        raw = json.loads(data)
         contenders = tuple(
             Contender(
                 str(c["name"]),
@@ -78,8 +102,6 @@ def load_baseline(root: RunRoot, device_model: str, problem: str) -> Baseline | 
             float(raw["created_s"]),
             contenders,
         )
-    except FileNotFoundError:
-        return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        remedy = f"delete it; `swarm baseline {problem}` measures it again"
-        raise BadInput(f"not a baseline: {error!r}", where=str(path), remedy=remedy) from None
+        remedy = f"delete it; `{f'swarm baseline {problem}'.strip()}` measures it again"
+        raise BadInput(f"not a baseline: {error!r}", where=where, remedy=remedy) from None

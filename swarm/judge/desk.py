@@ -53,16 +53,13 @@ EMPTY_SOLUTIONS = {
 class Desk:
     """Made once per judge; the process is pinned to the device's cores from then on."""
 
-    def __init__(self, device: Device, cache: Path, *, with_compiler: bool = False) -> None:
-        """`with_compiler` prepares the references' process for torch.compile."""
+    def __init__(self, device: Device, cache: Path) -> None:
         os.sched_setaffinity(0, device.cores)
         torch.set_num_threads(len(device.cores))  # it counted the cores before we were pinned
         self.device = device
         self.cache = cache
         self.native = native.load(cache)
-        self.references = References(
-            device, with_compiler=with_compiler, cache=_inductor_folder(cache) if with_compiler else None
-        )
+        self.references = References(device)
         self._rng = random.SystemRandom()
         self._shared: Memory | None = None
         self._private: Memory | None = None
@@ -150,9 +147,3 @@ class EmptyCandidate:
     def close(self) -> None:
         self._runner.close()
         self._arena.close()
-
-
-def _inductor_folder(cache: Path) -> Path:
-    folder = cache / "inductor"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

@@ -44,6 +44,10 @@ def torch_dtype(dtype: DType) -> torch.dtype:
     return found
 
 
+def torch_name(dtype: DType) -> str:
+    return str(torch_dtype(dtype)).removeprefix("torch.")
+
+
 def stored_shape(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
     """Return the shape in stored elements: packed float4 halves the last dimension."""
     if not dtype.is_packed or not shape:

@@ -30,12 +30,12 @@ from swarm.definition import DType, TensorSpec
 from swarm.device import Device
 from swarm.errors import Refused
 from swarm.job import Job, Purpose
-from swarm.judge import compare, elements, timing
+from swarm.judge import compare, timing
 from swarm.judge.build import Built, Frozen, build, frozen
 from swarm.judge.compare import Quads, SideFailure
 from swarm.judge.desk import Desk
 from swarm.judge.inputs import seed_number
-from swarm.judge.reference import InvalidReference, Reference
+from swarm.judge.reference import InvalidReference, Reference, input_specs
 from swarm.judge.runner import Runner
 from swarm.judge.sitting import Sitting
 from swarm.judge.slots import Memory
@@ -220,13 +220,8 @@ class Judge:
     def _counted_flops(self, table: _Table, workload: Workload, epoch: str) -> float:
         key = (epoch, workload.uuid)
         if key not in self._flops:
-            definition = table.rules.problem.definition
-            axes = definition.resolve(workload)
-            inputs = [
-                (definition.shape(name, axes), torch_name(spec.dtype), workload.scalars.get(name, 1))
-                for name, spec in definition.inputs.items()
-            ]
-            self._flops[key] = table.reference.flops(inputs)
+            specs = input_specs(table.rules.problem.definition, workload)
+            self._flops[key] = table.reference.flops(specs)
         return self._flops[key]
 
     def _frozen(self, job: Job) -> Frozen:
@@ -384,10 +379,6 @@ def versions() -> dict[str, str]:
         "compiler": toolchain.compiler().version,
         "kernel": platform.release(),
     }
-
-
-def torch_name(dtype: DType) -> str:
-    return str(elements.torch_dtype(dtype)).removeprefix("torch.")
 
 
 def _first_failure(found: Sequence[WorkloadResult], runner: Runner) -> Failure | None:

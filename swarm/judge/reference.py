@@ -7,7 +7,6 @@ or returns other shapes raises InvalidReference: that is the problem's fault, ne
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 from collections import OrderedDict
@@ -23,9 +22,10 @@ from swarm.judge import elements
 from swarm.judge.arena import Arena
 from swarm.judge.slots import Buffer
 from swarm.judge.wire import Closed, receive, send
+from swarm.workload import Workload
 
 ROOT = Path(__file__).resolve().parents[2]
-START_S, CALL_S, COMPILE_S = 60.0, 60.0, 120.0
+START_S, CALL_S, COMPILE_S = 120.0, 60.0, 120.0
 KEPT = 16
 LIMITS = sandbox.Limits(
     memory_bytes=64 * sandbox.GIB,
@@ -36,6 +36,8 @@ LIMITS = sandbox.Limits(
     scratch_bytes=1 << 30,
 )
 Scalar = int | float | bool
+InputSpec = tuple[Sequence[int] | None, str, Scalar | None]
+"""(shape, torch dtype, None), or (None, dtype, the scalar)."""
 
 
 class InvalidReference(Exception):
@@ -54,7 +56,7 @@ class Reference:
         self._problem = problem
         self._definition = definition
         self._is_wider = is_wider
-        self._mapped: dict[str, int] = {}
+        self._mapped: dict[str, Arena] = {}
         self._loaded: set[str] = set()
 
     def load(self, name: str, source: str, *, entry: str = "run", compiled: bool = False) -> None:
@@ -69,9 +71,9 @@ class Reference:
 
     def map(self, name: str, arena: Arena) -> None:
         """Let the code see `arena` under `name`, in place of what it saw there before."""
-        if self._mapped.get(name) != arena.fd:
+        if self._mapped.get(name) is not arena:
             self._ask({"do": "map", "name": name, "size": arena.size}, [arena.fd])
-            self._mapped[name] = arena.fd
+            self._mapped[name] = arena
 
     def pin(self, cores: Sequence[int]) -> None:
         self._ask({"do": "pin", "cores": list(cores)})
@@ -114,6 +116,12 @@ class Reference:
         }
         return [int(ns) for ns in self._ask(message, timeout_s=timeout_s)["ns"]]
 
+    def compile_for(self, name: str, calls: Sequence[Sequence[InputSpec]], timeout_s: float) -> float:
+        """Have torch compile the function `name` for these calls; return the seconds it took."""
+        items = [[_blank(spec) for spec in call] for call in calls]
+        message = {"do": "compile", "name": name, "calls": items}
+        return float(self._ask(message, timeout_s=timeout_s)["seconds"])
+
     def make_inputs(
         self, arena: str, axes: Mapping[str, Scalar], seed: int, inputs: Sequence[Buffer | None]
     ) -> dict[str, Scalar]:
@@ -126,9 +134,9 @@ class Reference:
         message = {"do": "custom", "name": "inputs", "axes": dict(axes), "seed": seed, "inputs": items}
         return dict(self._ask(message)["scalars"])
 
-    def flops(self, inputs: Sequence[tuple[Sequence[int] | None, str, Scalar | None]]) -> float:
-        """Count the FLOPs of the reference for inputs given as (shape, dtype, scalar value)."""
-        items = [{"shape": shape, "dtype": dtype, "value": value} for shape, dtype, value in inputs]
+    def flops(self, inputs: Sequence[InputSpec]) -> float:
+        """Count the FLOPs of the reference for one call."""
+        items = [_blank(spec) for spec in inputs]
         return float(self._ask({"do": "flops", "name": "reference", "inputs": items})["flops"])
 
     def close(self) -> None:
@@ -146,7 +154,7 @@ class Reference:
             "map": arena,
             "offset": buffer.offset,
             "nbytes": buffer.shape.nbytes,
-            "dtype": str(elements.torch_dtype(dtype)).removeprefix("torch."),
+            "dtype": elements.torch_name(dtype),
             "shape": buffer.shape.stored,
         }
 
@@ -187,11 +195,13 @@ class Reference:
 class References:
     """The warm references of one device; all end with it."""
 
-    def __init__(self, device: Device, *, with_compiler: bool = False, cache: Path | None = None) -> None:
-        """`with_compiler` preloads torch.compile, which keeps what it builds in the folder `cache`."""
+    def __init__(
+        self, device: Device, *, compiling_in: Path | None = None, compiling_on: Sequence[int] = ()
+    ) -> None:
+        """With a folder and cores to compile in and on, torch.compile is loaded too."""
         self._device = device
-        self._with_compiler = with_compiler
-        self._cache = cache
+        self._cache = compiling_in
+        self._cores = device.cores if compiling_in is None else tuple(compiling_on)
         self._control: socket.socket | None = None
         self._process: sandbox.Process | None = None
         self._is_ready = False
@@ -263,9 +273,9 @@ class References:
             self._process = sandbox.spawn(
                 [sys.executable, "-P", "-B", "-m", "swarm.judge.reference_main", str(theirs.fileno())]
                 + [str(len(self._device.cores))]
-                + (["compile"] if self._with_compiler else []),
+                + ([] if self._cache is None else ["compile"]),
                 limits=LIMITS,
-                cores=sorted(os.sched_getaffinity(0)) if self._with_compiler else self._device.cores,
+                cores=self._cores,
                 env=_environment(self._device, self._cache),
                 readable=folders,
                 writable=[] if self._cache is None else [self._cache],
@@ -286,6 +296,20 @@ class References:
             self.close()
             raise RuntimeError(f"the reference process did not start: {log[-2000:]}") from None
         self._is_ready = True
+
+
+def input_specs(definition: Definition, workload: Workload) -> list[InputSpec]:
+    """Return what the inputs of a workload look like, without their contents."""
+    axes = definition.resolve(workload)
+    return [
+        (definition.shape(name, axes), elements.torch_name(spec.dtype), workload.scalars.get(name, 1))
+        for name, spec in definition.inputs.items()
+    ]
+
+
+def _blank(spec: InputSpec) -> dict[str, Any]:
+    shape, dtype, value = spec
+    return {"shape": shape, "dtype": dtype, "value": value}
 
 
 def _environment(device: Device, cache: Path | None) -> dict[str, str]:

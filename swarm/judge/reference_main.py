@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -92,6 +93,14 @@ class Child:
         self._functions[message["name"]] = torch.compile(function) if message["compile"] else function
         return {}
 
+    def do_compile(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """Call a function once per set of inputs, all zeros, so that torch compiles it for them."""
+        begun = time.perf_counter()
+        with torch.no_grad():
+            for items in message["calls"]:
+                self._functions[message["name"]](*map(blank, items))
+        return {"seconds": time.perf_counter() - begun}
+
     def do_run(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Compute expected outputs, in the dtype they are compared in."""
         inputs = [self._value(item) for item in message["inputs"]]
@@ -153,6 +162,13 @@ class Child:
         view.copy_(values.reshape(view.shape))
 
 
+def blank(item: dict[str, Any]) -> Any:
+    """Return an input that only has the right shape."""
+    if item["shape"] is None:
+        return item["value"]
+    return torch.zeros(item["shape"], dtype=getattr(torch, item["dtype"]))
+
+
 def in_order(result: Any, outputs: list[dict[str, Any]]) -> list[Any]:
     """Return what a reference returned (tensor, scalar, sequence or dict) in the order of its outputs."""
     if isinstance(result, dict):
@@ -181,6 +197,10 @@ def _load_compiler() -> None:
     """Import torch.compile's machinery and make it work once, so that no child pays for that."""
     import torch._inductor.compile_fx  # three seconds that plain references should not wait for
 
+    with suppress(ImportError):
+        import tqdm  # type: ignore[import-untyped]  # torch shows its progress with it, where it is installed
+
+        tqdm.tqdm.monitor_interval = 0  # else it starts a thread, and one cannot fork beside threads
     torch.set_num_threads(1)
     torch.compile(lambda x: x + 1)(torch.ones(8))
     torch.compiler.reset()

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -44,19 +44,23 @@ class JudgeDied(Exception):
 
 
 class JudgeProcess:
-    """One judge, started when first asked."""
+    """One judge, started when first asked. One thread asks; any may end it."""
 
     def __init__(self, device: Device, cache: Path, peaks: bytes, log: Path) -> None:
         self._arguments = (str(cache), json.dumps(asdict(device)), peaks.decode())
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._peer: socket.socket | None = None
+        self._ending = threading.Lock()
+        self._is_over = False
 
     def start(self) -> None:
         """Start the process and wait until it can judge."""
-        mine, theirs = socket.socketpair()
+        self._peer, theirs = socket.socketpair()
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        with theirs, self._log.open("ab") as log:
+        with theirs, self._log.open("ab") as log, self._ending:
+            if self._is_over:
+                raise JudgeDied("the pool is closed")
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "swarm.judge.main", str(theirs.fileno()), *self._arguments],
                 pass_fds=[theirs.fileno()],
@@ -66,12 +70,11 @@ class JudgeProcess:
                 env=os.environ | {"PYTHONPATH": _python_path()},
                 start_new_session=True,
             )
-        self._peer = mine
         if self._receive(START_S) != READY:
             raise JudgeDied("the judge did not say that it is ready")
 
     def ask(self, job: Job) -> Done | Lost:
-        if self._peer is None:
+        if self._process is None:
             self.start()
         assert self._peer is not None
         self._peer.settimeout(JOB_S)
@@ -88,14 +91,25 @@ class JudgeProcess:
         return Lost(job, body.decode("utf-8", "replace"))
 
     def stop(self) -> None:
-        """End the process, and with it all that it started."""
+        """End the process, so that the next job starts another; for the thread that asks."""
+        self._kill()
         if self._peer is not None:
             self._peer.close()
             self._peer = None
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(END_S)
-            self._process = None
+        self._process = None
+
+    def end(self) -> None:
+        """End the process for ever; whoever waits for its answer then finds it dead."""
+        with self._ending:
+            self._is_over = True
+        self._kill()
+
+    def _kill(self) -> None:
+        """Kill the judge; its runners and references die with it, as they hang on its pipes."""
+        process = self._process
+        if process is not None:
+            process.kill()
+            process.wait(END_S)
 
     def _receive(self, timeout_s: float) -> bytes:
         assert self._peer is not None
@@ -172,7 +186,7 @@ class LocalPool:
             self._is_closing = True
             self._changed.notify_all()
         for judge in self._judges:
-            judge.stop()
+            judge.end()
         for thread in self._threads:
             thread.join(END_S)
 
@@ -195,12 +209,13 @@ class LocalPool:
 
     def _serve(self, index: int) -> None:
         judge = self._judges[index]
-        self._try(judge.start)
+        with suppress(JudgeDied):  # the first job will say why
+            judge.start()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closing or self._comparisons or self._verdicts)
                 if self._is_closing:
-                    return
+                    break
                 job = (self._comparisons or self._verdicts).popleft()
                 self._states[index] = replace(self._states[index], job_id=job.id)
                 self._changed.notify_all()
@@ -211,24 +226,21 @@ class LocalPool:
                 busy_s = state.busy_s + time.monotonic() - begun
                 self._states[index] = replace(state, job_id=None, done=state.done + 1, busy_s=busy_s)
             self._finished.put(result)
+        judge.stop()
 
     def _ask(self, judge: JudgeProcess, job: Job) -> Done | Lost:
         """Have one job judged, by up to TRIES judges if they die of it."""
+        reason = ""
         for attempt in range(TRIES):
             try:
                 return judge.ask(job)
             except JudgeDied as error:
                 judge.stop()
                 reason = str(error)
-                if self._is_closing:
+            with self._changed:
+                if self._changed.wait_for(lambda: self._is_closing, RESTART_S * attempt):
                     break
-                time.sleep(RESTART_S * attempt)
         return Lost(job, reason)
-
-    def _try(self, start: Callable[[], None]) -> None:
-        """Start a judge ahead of its first job; if that fails, the job will say so."""
-        with suppress(JudgeDied):
-            start()
 
 
 def _python_path() -> str:

@@ -1,0 +1,220 @@
+"""The process that measures baselines: `python -m swarm.judge.baseline_main FD CACHE`.
+
+While eager torch is measured on the device, torch compiles on the other cores; what is not compiled when
+the budget is spent is left out, and the record says so. Baselines are trusted code in the sandbox of the
+references; they are timed with the slots, cold caches and checks of any candidate, without the bound of the
+judge's clock.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from swarm.baseline import Baseline, Contender, files_hash, to_json
+from swarm.device import Device, other_cores
+from swarm.errors import Refused
+from swarm.judge import timing
+from swarm.judge.desk import Desk
+from swarm.judge.judge import versions
+from swarm.judge.reference import InvalidReference, Reference, References, input_specs
+from swarm.judge.runner import Slot
+from swarm.judge.sitting import Sitting
+from swarm.judge.slots import Buffer, Memory, shapes
+from swarm.judge.wire import receive, send
+from swarm.languages import toolchain
+from swarm.languages.protocol import Failure
+from swarm.locks import device_lock_path, held
+from swarm.problem import Problem, problem_from_files
+from swarm.protocol import Tests, load_protocol
+from swarm.verdict import JUDGE_VERSION, Status
+from swarm.workload import Workload
+
+LOCK_S = 600.0
+SHARED = "shared"
+WORKLOAD_S, MAX_CALLS = 0.4, 60
+"""Of one contender on one workload; a stored T_b is worth less than a comparison."""
+EAGER, COMPILED, LIBRARY = "eager", "compile", "baseline.py"
+GROUP = 8
+"""Problems whose processes are alive at a time."""
+GRACE_S = 10.0
+"""Past the budget, to time what has been compiled in it."""
+REASON_CHARS = 300
+
+
+class ReferenceCaller:
+    """A function in the reference's process, called as a runner calls a candidate."""
+
+    def __init__(
+        self, reference: Reference, name: str, problem: Problem, workload: Workload, memory: Memory
+    ) -> None:
+        reference.map(SHARED, memory.arena)
+        self._reference = reference
+        self._name = name
+        self._in, self._out = shapes(problem.definition, problem.definition.resolve(workload))
+        self.wall_ns = 0
+
+    def call(self, slots: Sequence[Slot]) -> list[int] | Failure:
+        work = [
+            (
+                [
+                    value if shape is None else Buffer(shape, int(value))
+                    for shape, value in zip(self._in, slot.inputs, strict=True)
+                ],
+                [Buffer(shape, offset) for shape, offset in zip(self._out, slot.outputs, strict=True)],
+            )
+            for slot in slots
+        ]
+        try:
+            return self._reference.time(self._name, SHARED, work)
+        except InvalidReference as error:
+            return Failure(Status.RUNTIME_ERROR, str(error))
+
+
+def main() -> int:
+    peer, cache = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
+    raw = json.loads(receive(peer)[0])
+    device = Device(**raw["device"] | {"cores": tuple(raw["device"]["cores"])})
+    tests = load_protocol(base64.b64decode(raw["coordination"]).decode()).tests
+    problems = [
+        problem_from_files({path: base64.b64decode(data) for path, data in files.items()}, name)
+        for name, files in raw["problems"].items()
+    ]
+    for baseline in measure(problems, tests, device, cache, raw["budget_s"]):
+        send(peer, to_json(baseline))
+    return 0
+
+
+def measure(
+    problems: Sequence[Problem], tests: Tests, device: Device, cache: Path, budget_s: float
+) -> Iterator[Baseline]:
+    """Yield a baseline per problem, a group of them at a time."""
+    deadline = time.monotonic() + budget_s
+    others = other_cores()
+    with ExitStack() as stack:
+        desk = stack.enter_context(Desk(device, cache))
+        compiler = stack.enter_context(Compiler(cache, device, others, deadline))
+        lock = device_lock_path(device.uuid)
+        stack.enter_context(held(lock, timeout_s=LOCK_S, purpose="measure baselines"))
+        bench = Bench(desk, tests, deadline)
+        for start in range(0, len(problems), GROUP):
+            group = problems[start : start + GROUP]
+            compiling = [compiler.submit(problem) for problem in group]
+            plain = [bench.plain(problem) for problem in group]
+            for problem, contenders, future in zip(group, plain, compiling, strict=True):
+                yield Baseline(
+                    problem.name,
+                    device.model,
+                    files_hash(problem.files),
+                    JUDGE_VERSION,
+                    time.time(),
+                    (*contenders, bench.compiled(problem, future)),
+                )
+
+
+class Compiler:
+    """Has torch compile problems one after the other, on the cores that are not measured."""
+
+    def __init__(self, cache: Path, device: Device, others: frozenset[int], deadline: float) -> None:
+        folder = cache / "inductor"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._references = References(device, compiling_in=folder, compiling_on=sorted(others))
+        self._device = device
+        self._deadline = deadline
+        self._thread = ThreadPoolExecutor(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._references.close()  # which ends what the thread is waiting for
+        self._thread.shutdown()
+
+    def submit(self, problem: Problem) -> Future[Reference]:
+        """Return what will be a reference with the compiled function COMPILED, back on the device's cores."""
+        return self._thread.submit(self._compile, problem)
+
+    def _compile(self, problem: Problem) -> Reference:
+        toolchain.compiler()  # Refused, with the remedy, is a better reason than torch's
+        reference = self._references.get(problem.name, problem.name, problem.definition, is_wider=False)
+        reference.load(COMPILED, problem.reference, compiled=True)
+        calls = [input_specs(problem.definition, workload) for workload in problem.workloads_on(self._device)]
+        reference.compile_for(COMPILED, calls, max(1.0, self._deadline - time.monotonic()))
+        reference.pin(self._device.cores)
+        return reference
+
+
+class Bench:
+    """Times baselines on the device."""
+
+    def __init__(self, desk: Desk, tests: Tests, deadline: float) -> None:
+        self._desk = desk
+        limits = {"budget_s": WORKLOAD_S, "max_calls": max(MAX_CALLS, tests.min_calls)}
+        self._tests = tests.model_copy(update=limits)
+        self._deadline = deadline
+        self._seed = secrets.token_hex(16)
+        self._rng = random.Random(self._seed)
+
+    def plain(self, problem: Problem) -> list[Contender]:
+        """Time eager torch and, if the problem has one, its baseline.py."""
+        try:
+            reference = self._desk.reference(problem.name, problem)
+            found = [self._time(problem, reference, "reference", EAGER)]
+            if problem.baseline is not None:
+                reference.load(LIBRARY, problem.baseline)
+                found.append(self._time(problem, reference, LIBRARY, LIBRARY))
+        except InvalidReference as error:
+            self._desk.references.drop(problem.name, error)
+            return [missing(EAGER, str(error))]
+        return found
+
+    def compiled(self, problem: Problem, compiling: Future[Reference]) -> Contender:
+        """Time what torch compiles, once it is compiled."""
+        try:
+            reference = compiling.result(max(0.0, self._deadline - time.monotonic()))
+            return self._time(problem, reference, COMPILED, COMPILED)
+        except TimeoutError:
+            return missing(COMPILED, "torch had not compiled it when the time for baselines was over")
+        except (InvalidReference, Refused, RuntimeError) as error:
+            return missing(COMPILED, str(error))
+
+    def _time(self, problem: Problem, reference: Reference, function: str, name: str) -> Contender:
+        times_us: dict[str, float] = {}
+        reasons = []
+        workloads = problem.workloads_on(self._desk.device)
+        shared, private = self._desk.memories(problem, workloads)
+        expected = self._desk.reference(problem.name, problem)
+        for workload in workloads:
+            if time.monotonic() > self._deadline + GRACE_S:
+                reasons.append(f"no time was left for workload {workload.uuid}")
+                continue
+            sitting = Sitting(problem, workload, self._tests, expected, shared, private, self._seed)
+            caller = ReferenceCaller(reference, function, problem, workload, shared)
+            timed = timing.measure(sitting, caller, None, self._rng)
+            if isinstance(timed, Failure):
+                reasons.append(f"{timed.status}: {timed.reason}")
+            else:
+                times_us[workload.uuid] = timed.time_us
+        return Contender(name, times_us, versions(), "; ".join(reasons)[:REASON_CHARS])
+
+
+def missing(name: str, reason: str) -> Contender:
+    return Contender(name, {}, versions(), reason[:REASON_CHARS])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
