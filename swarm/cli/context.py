@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,7 +69,7 @@ def stderr() -> Console:
 
 
 def print_table(
-    headings: tuple[str, ...], rows: list[tuple[str, ...]], right: frozenset[str] = frozenset()
+    headings: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: frozenset[str] = frozenset()
 ) -> None:
     """Print a table without lines; the columns named in `right` hold numbers. Cells are plain text."""
     from rich.table import Table

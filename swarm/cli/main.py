@@ -32,6 +32,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "worker": ("swarm.cli.roles:worker", "Work as ID on whatever the planner assigns to it."),
     "submit": ("swarm.cli.submit:submit", "In a worktree: hand in, wait, print the verdict."),
     "bench": ("swarm.cli.bench:bench", "Measure a solution of PROBLEM here and now; nothing is recorded."),
+    "baseline": (
+        "swarm.cli.baseline:baseline",
+        "Measure eager, torch.compile and baseline.py of problems again.",
+    ),
     "problems": ("swarm.cli.problems:problems", "List problems, show one, check one."),
     "log": ("swarm.cli.log:log", "Show what was tried on PROBLEM, newest first: seed, attempts, merges."),
     "report": ("swarm.cli.report:report", "Write scoreboard and report.html of a run, print the scoreboard."),

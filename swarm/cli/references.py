@@ -1,18 +1,25 @@
-"""What kernels are held against, before a run starts: the device's peaks."""
+"""What kernels are held against: peaks and baselines, measured where they are not known yet."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from swarm.baseline import Baseline, files_hash, load_baseline, save_baseline
 from swarm.cli.devices import peaks_of
 from swarm.cli.view import View
 from swarm.device import Device
+from swarm.errors import BadInput
+from swarm.judge import baseline as measuring
 from swarm.layout import RunRoot
 from swarm.problem import Problem
+from swarm.report.render import microseconds
+from swarm.verdict import JUDGE_VERSION, geometric_mean
 
 
 def measure_references(
-    root: RunRoot, device: Device, problems: list[Problem], budget_s: float, view: View
+    root: RunRoot, device: Device, problems: Sequence[Problem], budget_s: float, view: View
 ) -> None:
-    """Calibrate what was not yet."""
+    """Calibrate and measure what is not on file, baselines for about `budget_s` in all."""
     is_new = not root.peaks(device.model).exists()
     peaks = peaks_of(root, device)
     if is_new:
@@ -20,3 +27,48 @@ def measure_references(
         view.say(
             f"calibrated {device.model}: {peaks.bandwidth_gbps:.1f} GB/s, {flops:.0f} GFLOP/s in float32"
         )
+    wanted = [problem for problem in problems if not is_measured(root, device, problem)]
+    if wanted:
+        view.say(f"measuring the baselines of {len(wanted)} problems, {budget_s:.0f} s at most")
+        measure_baselines(
+            root, device, wanted, budget_s, lambda baseline: view.say(f"  {sentence(baseline)}")
+        )
+
+
+def measure_baselines(
+    root: RunRoot,
+    device: Device,
+    problems: Sequence[Problem],
+    budget_s: float,
+    tell: Callable[[Baseline], None],
+) -> None:
+    """Measure baselines and store each as it gets ready."""
+    coordination = root.coordination.read_bytes()
+    for baseline in measuring.measure(problems, coordination, device, root.build_cache, budget_s):
+        save_baseline(root, baseline)
+        tell(baseline)
+
+
+def is_measured(root: RunRoot, device: Device, problem: Problem) -> bool:
+    """Say whether the stored baseline is of these very files and this judge; a broken one is not."""
+    try:
+        stored = load_baseline(root, device.model, problem.name)
+    except BadInput:
+        return False
+    return (
+        stored is not None
+        and bool(stored.times_us)
+        and (stored.files, stored.judge_version) == (files_hash(problem.files), JUDGE_VERSION)
+    )
+
+
+def sentence(baseline: Baseline) -> str:
+    """Say in one line what a baseline came to."""
+    parts = []
+    for contender in baseline.contenders:
+        times = list(contender.times_us.values())
+        if times:
+            parts.append(f"{contender.name} {microseconds(geometric_mean(times))} µs")
+        else:
+            parts.append(f"{contender.name} missing: {contender.missing}")
+    return f"{baseline.problem}: {', '.join(parts)}"

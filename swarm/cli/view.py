@@ -33,8 +33,12 @@ class View:
         self._deadline_s = deadline_s
         self._width = max(map(len, problems), default=10)
         self._said_s = time.time()
+        self._board: Board | None = None
+        self._measured = 0
+        self._doing = "preparing"
+        # It refreshes by itself, so that the clock runs on while something takes long.
         self._live = (
-            Live(console=self._console, auto_refresh=False, transient=True)
+            Live(console=self._console, get_renderable=self._render, refresh_per_second=2, transient=True)
             if self._console.is_terminal
             else None
         )
@@ -69,11 +73,14 @@ class View:
         self._console.print(line, soft_wrap=True)
 
     def show(self, board: Board | None, measured: int, doing: str) -> None:
-        """Draw the table anew; without a terminal say a line now and then."""
-        if self._live:
-            self._live.update(Group(_table(board), self._footer(measured, doing)), refresh=True)
-        elif time.time() - self._said_s >= SAID_EVERY_S:
+        """Keep what the table shows; without a terminal say a line now and then."""
+        self._board, self._measured, self._doing = board, measured, doing
+        if self._live is None and time.time() - self._said_s >= SAID_EVERY_S:
             self.say(f"{measured} verdicts; {doing}")
+
+    def _render(self) -> Group:
+        tables = [_table(self._board)] if self._board else []
+        return Group(*tables, self._footer(self._measured, self._doing))
 
     def _footer(self, measured: int, doing: str) -> Table:
         now_s = time.time()
@@ -93,13 +100,13 @@ class View:
         return f"{passed // 60:02d}:{passed % 60:02d}"
 
 
-def _table(board: Board | None) -> Table:
+def _table(board: Board) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("problem", "state", "champion"):
         table.add_column(heading)
     for heading in ("µs", "T_SOL µs", "verdicts", "passed", "merges", "workers"):
         table.add_column(heading, justify="right")
-    for row in board.problems if board else ():
+    for row in board.problems:
         table.add_row(
             row.problem,
             row.state,

@@ -1,0 +1,65 @@
+"""`swarm baseline`: measure what speedups are held against."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from swarm.cli.context import json_option, print_json, print_table, root_of, stderr
+
+if TYPE_CHECKING:
+    from swarm.baseline import Baseline
+
+SECONDS_PER_MINUTE = 60
+
+
+@click.command()
+@click.argument("names", metavar="[PROBLEM]...", nargs=-1)
+@click.option(
+    "--budget-min", type=click.FloatRange(0, min_open=True), help="Minutes for all; else as in swarm.toml."
+)
+@json_option
+@click.pass_context
+def baseline(ctx: click.Context, names: tuple[str, ...], budget_min: float | None, as_json: bool) -> None:
+    """Measure eager, torch.compile and baseline.py of problems again.
+
+    All problems if none is named. What is on file is replaced.
+    """
+    from swarm.cli.references import measure_baselines
+    from swarm.config import choose_problems, load_config
+    from swarm.device import cpu_device
+    from swarm.problem import load_problem
+
+    root = root_of(ctx)
+    problems = [load_problem(root.problem(name)) for name in choose_problems(names or ("*",), root.problems)]
+    budget_s = SECONDS_PER_MINUTE * budget_min if budget_min else load_config(root).budget.baseline_s
+    measured: list[Baseline] = []
+    with stderr().status("") as status:
+
+        def tell(one: Baseline) -> None:
+            measured.append(one)
+            status.update(f"{len(measured)} of {len(problems)} measured")
+
+        status.update(f"measuring {len(problems)} problems, {budget_s:.0f} s at most")
+        measure_baselines(root, cpu_device(), problems, budget_s, tell)
+    if as_json:
+        print_json([asdict(one) | {"t_b_us": one.times_us} for one in measured])
+    else:
+        _print(measured)
+
+
+def _print(measured: list[Baseline]) -> None:
+    from swarm.report.render import microseconds
+
+    rows = []
+    for one in measured:
+        best = one.times_us
+        for contender in one.contenders:
+            for uuid, time_us in contender.times_us.items():
+                mark = "T_b" if time_us == best[uuid] else ""
+                rows.append((one.problem, contender.name, uuid, microseconds(time_us), mark))
+            if contender.missing:
+                rows.append((one.problem, contender.name, "", "", contender.missing))
+    print_table(("problem", "contender", "workload", "µs", ""), rows, right=frozenset(("µs",)))
