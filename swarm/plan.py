@@ -74,11 +74,6 @@ class Planner:
                     stepped_s = self.clock()
                 stop.sleep(STEP_S)
 
-    def rebuild(self) -> None:
-        """Write a new board from git and results alone; Refused while a planner is at work."""
-        with held(self.paths.lock(LOCK), timeout_s=LOCK_TIMEOUT_S, purpose="rebuild the board"):
-            self.step(rebuild=True)
-
     def step(self, rebuild: bool = False) -> list[Decision]:
         """Decide once and carry it out; `rebuild` ignores the board that is there and writes a new one."""
         now_s = self.clock()

@@ -17,6 +17,8 @@ from swarm.verdict import Outcome, Status, geometric_mean
 
 RECENT_TRIALS = 20
 """How far back the improvement rate looks: what worked long ago says little about the next trial."""
+SURVEY = 2
+"""While problems are unvisited even a line that improves is left, after 1 / SURVEY of the verdicts that stall one."""
 UNKNOWN_HEADROOM = math.log(2)
 """Assumed where no limit or no time is known yet: as if a factor of two were left."""
 LEAST_HEADROOM = 0.01
@@ -227,7 +229,7 @@ def _reason_to_leave(
     stalled = stall_reason(problem, worker, rules, now_s)
     if stalled is not None:
         return stalled
-    if has_unvisited and len(line_of(problem, worker)) >= rules.stall_verdicts:
+    if has_unvisited and len(line_of(problem, worker)) * SURVEY >= rules.stall_verdicts:
         return "other problems have not been visited yet"
     return None
 
