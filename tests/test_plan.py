@@ -96,12 +96,12 @@ def test_a_second_planner_is_refused_by_name(tmp_path: Path, monkeypatch: pytest
     from swarm.locks import held
 
     monkeypatch.setattr("swarm.plan.LOCK_TIMEOUT_S", 0.1)
-    with Swarm(make_root(tmp_path), workers=()) as swarm:
-        with (
-            held(swarm.paths.lock("planner"), timeout_s=1, purpose="plan"),
-            pytest.raises(Refused, match="planner"),
-        ):
-            swarm.planner.run(Stop(swarm.paths.stop))
+    with (
+        Swarm(make_root(tmp_path), workers=()) as swarm,
+        held(swarm.paths.lock("planner"), timeout_s=1, purpose="plan"),
+        pytest.raises(Refused, match="planner"),
+    ):
+        swarm.planner.run(Stop(swarm.paths.stop))
 
 
 def test_a_silent_worker_gets_nothing_new_and_in_the_end_loses_its_place(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from swarm.verdict import Outcome, Status, geometric_mean
 RECENT_TRIALS = 20
 """How far back the improvement rate looks: what worked long ago says little about the next trial."""
 SURVEY = 2
-"""While problems are unvisited even a line that improves is left, after 1 / SURVEY of the verdicts that stall one."""
+"""While problems are unvisited, a line is left after 1 / SURVEY of the verdicts that would stall it."""
 UNKNOWN_HEADROOM = math.log(2)
 """Assumed where no limit or no time is known yet: as if a factor of two were left."""
 LEAST_HEADROOM = 0.01
