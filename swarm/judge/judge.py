@@ -15,7 +15,7 @@ import resource
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -26,7 +26,6 @@ from typing import Self
 import torch
 
 from swarm import sandbox
-from swarm.definition import DType, TensorSpec
 from swarm.device import Device
 from swarm.errors import Refused
 from swarm.job import Job, Purpose
@@ -35,6 +34,7 @@ from swarm.judge.build import Built, Frozen, build, frozen
 from swarm.judge.compare import Quads, SideFailure
 from swarm.judge.desk import Desk
 from swarm.judge.inputs import seed_number
+from swarm.judge.limit import limit_of
 from swarm.judge.reference import InvalidReference, Reference, input_specs
 from swarm.judge.runner import Runner
 from swarm.judge.sitting import Sitting
@@ -42,7 +42,7 @@ from swarm.judge.slots import Memory
 from swarm.languages import toolchain
 from swarm.languages.protocol import Failure, Kind
 from swarm.locks import device_lock_path, held
-from swarm.sol import Peaks, t_sol_us
+from swarm.sol import Peaks
 from swarm.verdict import (
     JUDGE_VERSION,
     Comparison,
@@ -208,14 +208,9 @@ class Judge:
 
     def _floor_us(self, table: _Table, workload: Workload, epoch: str) -> float:
         """Return T_SOL of a workload."""
-        problem = table.rules.problem
-        given = problem.sol_flops(workload)
-        if given is None and not problem.settings.irregular:
-            given = self._counted_flops(table, workload, epoch)
-        dtype = _fastest_dtype(problem.definition.inputs.values(), self._peaks)
-        return t_sol_us(
-            given if dtype else None, problem.sol_bytes(workload), self._peaks, dtype or DType.FLOAT32
-        )
+        return limit_of(
+            table.rules.problem, workload, self._peaks, lambda: self._counted_flops(table, workload, epoch)
+        ).t_sol_us
 
     def _counted_flops(self, table: _Table, workload: Workload, epoch: str) -> float:
         key = (epoch, workload.uuid)
@@ -386,12 +381,6 @@ def _first_failure(found: Sequence[WorkloadResult], runner: Runner) -> Failure |
         if item.status is not Status.PASSED:
             return Failure(item.status, item.reason, runner.log)
     return None
-
-
-def _fastest_dtype(specs: Iterable[TensorSpec], peaks: Peaks) -> DType | None:
-    """Return the input dtype with the highest peak; None if no input's has one."""
-    known = [spec.dtype for spec in specs if spec.dtype.value in peaks.gflops]
-    return max(known, key=peaks.flops_per_us, default=None)
 
 
 def _finite(value: float) -> float | None:

@@ -1,0 +1,86 @@
+"""`swarm sol`: this device's peaks, and the speed of light of each workload."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from swarm.cli.context import json_option, print_json, print_table, root_of, stderr, stdout
+
+if TYPE_CHECKING:
+    from swarm.judge.limit import Limit
+    from swarm.judge.reference import References
+    from swarm.problem import Problem
+    from swarm.sol import Peaks
+    from swarm.workload import Workload
+
+    Row = tuple[str, str, Limit]
+
+
+@click.command()
+@click.argument("names", metavar="[PROBLEM]...", nargs=-1)
+@json_option
+@click.pass_context
+def sol(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
+    """Show the peaks of this device and the limit of every workload.
+
+    All problems if none is named.
+    """
+    from swarm.cli.devices import peaks_of
+    from swarm.config import choose_problems
+    from swarm.device import cpu_device
+    from swarm.judge.reference import References
+    from swarm.problem import load_problem
+
+    root, device = root_of(ctx), cpu_device()
+    problems = [load_problem(root.problem(name)) for name in choose_problems(names or ("*",), root.problems)]
+    with (
+        stderr().status("calibrating, and counting what the references compute"),
+        References(device) as references,
+    ):
+        peaks = peaks_of(root, device)
+        rows: list[Row] = []
+        for problem in problems:
+            for workload in problem.workloads_on(device):
+                limit = _limit(problem, workload, peaks, references)
+                rows.append((problem.name, workload.uuid, limit))
+    if as_json:
+        limits_json = [{"problem": name, "workload": uuid, **asdict(limit)} for name, uuid, limit in rows]
+        print_json({"peaks": asdict(peaks), "limits": limits_json})
+        return
+    _print(peaks, rows)
+
+
+def _limit(problem: Problem, workload: Workload, peaks: Peaks, references: References) -> Limit:
+    from swarm.judge.limit import limit_of
+    from swarm.judge.reference import input_specs
+
+    reference = references.get(problem.name, problem.name, problem.definition, is_wider=False)
+    specs = input_specs(problem.definition, workload)
+    return limit_of(problem, workload, peaks, lambda: reference.flops(specs))
+
+
+def _print(peaks: Peaks, rows: list[Row]) -> None:
+    from swarm.report.render import microseconds
+
+    out = stdout()
+    gflops = ", ".join(f"{dtype} {value:,.0f}" for dtype, value in peaks.gflops.items())
+    out.print(f"{peaks.device_model}: {peaks.bandwidth_gbps:.1f} GB/s; GFLOP/s: {gflops}", soft_wrap=True)
+    out.print(peaks.source, style="dim", markup=False, soft_wrap=True)
+    out.print()
+    print_table(
+        ("problem", "workload", "MFLOP", "MB", "T_SOL µs"),
+        [
+            (
+                name,
+                uuid,
+                "–" if limit.flops is None else f"{limit.flops / 1e6:,.3g}",
+                f"{limit.bytes / 1e6:,.3g}",
+                microseconds(limit.t_sol_us),
+            )
+            for name, uuid, limit in rows
+        ],
+        right=frozenset(("MFLOP", "MB", "T_SOL µs")),
+    )

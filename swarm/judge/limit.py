@@ -1,0 +1,37 @@
+"""The speed of light of one workload: what must be computed and moved, at a device's peaks. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from swarm.definition import DType, TensorSpec
+from swarm.problem import Problem
+from swarm.sol import Peaks, t_sol_us
+from swarm.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    flops: float | None
+    """None where they cannot be counted and problem.toml does not say: then only bytes bound the time."""
+    bytes: float
+    t_sol_us: float
+
+
+def limit_of(problem: Problem, workload: Workload, peaks: Peaks, count_flops: Callable[[], float]) -> Limit:
+    """Return the limit of a workload; `count_flops` is asked only where the problem allows counting."""
+    flops = problem.sol_flops(workload)
+    if flops is None and not problem.settings.irregular:
+        flops = count_flops()
+    dtype = _fastest_dtype(problem.definition.inputs.values(), peaks)
+    if dtype is None:
+        flops = None
+    moved = problem.sol_bytes(workload)
+    return Limit(flops, moved, t_sol_us(flops, moved, peaks, dtype or DType.FLOAT32))
+
+
+def _fastest_dtype(specs: Iterable[TensorSpec], peaks: Peaks) -> DType | None:
+    """Return the input dtype with the highest peak; None if no input's has one."""
+    known = [spec.dtype for spec in specs if spec.dtype.value in peaks.gflops]
+    return max(known, key=peaks.flops_per_us, default=None)
