@@ -134,6 +134,8 @@ class Process:
     @property
     def log(self) -> str:
         """The tail of what the program has printed so far."""
+        if self._leash is not None:
+            self._drain_all()
         return str(self._log)
 
     def drain(self) -> bool:
@@ -173,9 +175,7 @@ class Process:
         except subprocess.TimeoutExpired:
             self._popen.kill()
             left_behind = True
-        for _ in range(DRAIN_READS):
-            if not select.select([self.log_fd], [], [], 0)[0] or not self.drain():
-                break
+        self._drain_all()
         self._popen.__exit__(None, None, None)
         os.close(self._status_fd)
         if self._scratch is not None:
@@ -185,6 +185,12 @@ class Process:
                 f"processes of a sandbox outlive SIGKILL (launcher {self._popen.pid})",
                 remedy="look for processes in state D; nothing can be measured until they are gone",
             )
+
+    def _drain_all(self) -> None:
+        """Take what is there, within bounds: some print faster than we read."""
+        for _ in range(DRAIN_READS):
+            if not select.select([self.log_fd], [], [], 0)[0] or not self.drain():
+                break
 
     def _exit(self) -> Exit:
         word, _, rest = self._status.decode("utf-8", "replace").partition(" ")

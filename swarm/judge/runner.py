@@ -48,7 +48,6 @@ PYTHON_BYTES = 256 << 20
 """Address space of an interpreter that imports only ctypes."""
 TORCH_BYTES = 6 << 30
 """Address space of one that imports torch."""
-TOLD = (Status.RUNTIME_ERROR, Status.INCORRECT_SHAPE, Status.INCORRECT_DTYPE)
 SIGNALS = {
     "SIGKILL": " (killed by the kernel: out of memory)",
     "SIGXFSZ": " (it wrote to a file)",
@@ -81,15 +80,9 @@ class Runner:
         *,
         memory_bytes: int,
         timeout_s: float,
-        allow_return: bool = False,
-        keep: Path | None = None,
         at: sandbox.Level | None = None,
     ) -> None:
-        """`memory_bytes` are what the candidate itself may use; the arena comes on top.
-
-        `allow_return` accepts an entry that returns its outputs. `keep` is a folder in which code that torch
-        compiles outlives this runner: for trusted code only.
-        """
+        """`memory_bytes` are what the candidate itself may use; the arena comes on top."""
         definition = problem.definition
         if len(_specs(definition)) > MAX_ARGUMENTS or len(definition.runtime_axes) > MAX_AXES:
             raise Refused(
@@ -106,14 +99,13 @@ class Runner:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         with theirs:
-            spec = self._spec(device, arena, native, theirs.fileno(), allow_return)
+            spec = self._spec(device, arena, native, theirs.fileno())
             self._process = sandbox.spawn(
                 [os.path.realpath(sys.executable), "-I", "-S", str(MAIN), json.dumps(spec)],
                 limits=_limits(artifact.kind, device, memory_bytes + arena.size),
                 cores=device.cores,
-                env=_environment(device, keep),
+                env=_environment(device),
                 readable=[MAIN, native.path, artifact.path, *_torch_folders(artifact.kind)],
-                writable=[] if keep is None else [keep],
                 pass_fds=[theirs.fileno(), arena.fd],
                 at=at,
             )
@@ -185,9 +177,7 @@ class Runner:
         self._socket.close()
         self._process.close()
 
-    def _spec(
-        self, device: Device, arena: Arena, native: Native, control: int, allow_return: bool
-    ) -> dict[str, object]:
+    def _spec(self, device: Device, arena: Arena, native: Native, control: int) -> dict[str, object]:
         definition = self._problem.definition
         return {
             "kind": self._artifact.kind,
@@ -198,11 +188,9 @@ class Runner:
             "arena_fd": arena.fd,
             "arena_bytes": arena.size,
             "threads": len(device.cores),
-            "returns": allow_return and not self._artifact.destination_passing,
             "scalars": [spec.is_scalar for spec in definition.inputs.values()]
             + [False] * len(definition.outputs),
             "dtypes": [spec.dtype for spec in _specs(definition)],
-            "outputs": len(definition.outputs),
             "axes": definition.runtime_axes,
             "shapes": self._shapes(),
             "site": [str(folder) for folder in _torch_folders(self._artifact.kind)],
@@ -261,16 +249,10 @@ class Runner:
 
     def _told(self, answer: bytes, nonce: bytes) -> Failure:
         """Read an answer that is not a list of times: the failure it tells, or a forgery."""
-        status, separator, reason = answer.removeprefix(nonce + FAILED).partition(b"\0")
-        text = status.decode("utf-8", "replace")
-        self._drain()
-        if answer.startswith(nonce + FAILED) and separator and text in TOLD:
-            return Failure(Status(text), reason.decode("utf-8", "replace").strip(), self.log)
+        if answer.startswith(nonce + FAILED):
+            reason = answer.removeprefix(nonce + FAILED).decode("utf-8", "replace")
+            return Failure(Status.RUNTIME_ERROR, reason.strip(), self.log)
         return Failure(Status.REWARD_HACK, "something other than the runner answered the judge", self.log)
-
-    def _drain(self) -> None:
-        while select.select([self._process.log_fd], [], [], 0)[0] and self._process.drain():
-            pass
 
     def _stop(self) -> None:
         self._signal(signal.SIGSTOP)
@@ -297,13 +279,12 @@ def _limits(kind: Kind, device: Device, memory_bytes: int) -> sandbox.Limits:
     return sandbox.Limits(memory_bytes=memory_bytes + PYTHON_BYTES, processes=16 + 4 * len(device.cores))
 
 
-def _environment(device: Device, keep: Path | None) -> dict[str, str]:
-    environment = {
+def _environment(device: Device) -> dict[str, str]:
+    return {
         "OMP_NUM_THREADS": str(len(device.cores)),
         "USER": "swarm",  # inductor asks for it, and there is no /etc/passwd
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
-    return environment if keep is None else environment | {"TORCHINDUCTOR_CACHE_DIR": str(keep)}
 
 
 def _torch_folders(kind: Kind) -> list[Path]:

@@ -40,7 +40,7 @@ def _serve_native(spec: SimpleNamespace, control: socket.socket) -> None:
     try:
         entry = getattr(ctypes.CDLL(spec.path, mode=os.RTLD_NOW | os.RTLD_LOCAL), spec.entry)
     except (OSError, AttributeError) as error:
-        _fail(control, b"", "RUNTIME_ERROR", f"cannot load the shared object: {error}")
+        _fail(control, b"", f"cannot load the shared object: {error}")
         return
     scalars = (ctypes.c_uint8 * max(1, len(spec.scalars)))(*spec.scalars)
     control.send(READY)
@@ -66,7 +66,7 @@ def _serve_python(spec: SimpleNamespace, control: socket.socket) -> None:
     import gc
     import traceback
 
-    _keep_freed_memory()
+    keep_freed_memory()
     sys.path.extend(spec.site)
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(os.environ["HOME"], "inductor"))  # noqa: PTH118
     import torch
@@ -74,7 +74,6 @@ def _serve_python(spec: SimpleNamespace, control: socket.socket) -> None:
     torch.set_num_threads(spec.threads)
     torch.set_grad_enabled(False)
     native = ctypes.PyDLL(spec.native)
-    native.swarm_timed_python.restype = ctypes.c_int64
     slots = _Slots(spec, torch)
     nonce = b""
     try:
@@ -86,23 +85,16 @@ def _serve_python(spec: SimpleNamespace, control: socket.socket) -> None:
             gc.collect()
             gc.freeze()  # what a call leaves behind is looked through once, not before every request
             answer = nonce
-            for inputs, outputs in slots.unpack(words):
-                if spec.returns:
-                    claimed, result = _timed(native, run, inputs)
-                    wrong = _copy(torch, result, outputs)
-                    if wrong is not None:
-                        _fail(control, nonce, *wrong)
-                        return
-                else:
-                    claimed, _ = _timed(native, run, (*inputs, *outputs))
+            for arguments in slots.unpack(words):
+                claimed, _ = timed(native, run, arguments)
                 answer += claimed.to_bytes(WORD, "little", signed=True)
             control.send(answer)
     except (Exception, SystemExit) as error:  # whatever a candidate raises is told in its own words
         print(traceback.format_exc(), flush=True)
-        _fail(control, nonce, "RUNTIME_ERROR", f"{type(error).__name__}: {error}")
+        _fail(control, nonce, f"{type(error).__name__}: {error}")
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Let malloc reuse what was freed instead of returning it: else each call pays for page faults."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
@@ -122,7 +114,7 @@ def _load(folder: str, entry: str) -> Callable[..., Any]:
 
 
 class _Slots:
-    """Turns the words of a request into the tensors and scalars of each slot."""
+    """Turns the words of a request into the arguments of each slot: inputs, then outputs."""
 
     def __init__(self, spec: SimpleNamespace, torch: Any) -> None:
         import mmap
@@ -132,15 +124,14 @@ class _Slots:
         flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
         self._memory = mmap.mmap(spec.arena_fd, spec.arena_bytes, flags=flags)
 
-    def unpack(self, data: bytes) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    def unpack(self, data: bytes) -> list[tuple[Any, ...]]:
         spec, slots = self._spec, []
         count = len(spec.scalars)
         size = WORD * (count + len(spec.axes))
         for start in range(0, len(data), size):
             words = [data[at : at + WORD] for at in range(start, start + size, WORD)]
             axes = dict(zip(spec.axes, map(_integer, words[count:]), strict=True))
-            values = tuple(self._value(index, word, axes) for index, word in enumerate(words[:count]))
-            slots.append((values[: count - spec.outputs], values[count - spec.outputs :]))
+            slots.append(tuple(self._value(index, word, axes) for index, word in enumerate(words[:count])))
         return slots
 
     def _value(self, index: int, word: bytes, axes: dict[str, int]) -> Any:
@@ -163,7 +154,9 @@ class _Slots:
         )
 
 
-def _timed(native: ctypes.PyDLL, run: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[int, Any]:
+def timed(native: ctypes.PyDLL, run: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[int, Any]:
+    """Call `run` by the clock that times native candidates; return nanoseconds and what it returned."""
+    native.swarm_timed_python.restype = ctypes.c_int64
     result = ctypes.py_object()
     claimed = native.swarm_timed_python(
         ctypes.py_object(run), ctypes.py_object(arguments), ctypes.byref(result)
@@ -173,30 +166,12 @@ def _timed(native: ctypes.PyDLL, run: Callable[..., Any], arguments: tuple[Any, 
     return claimed, value
 
 
-def _copy(torch: Any, result: Any, outputs: tuple[Any, ...]) -> tuple[str, str] | None:
-    """Copy what an entry returned into the judge's outputs; or say what status, and why not."""
-    if isinstance(result, dict):
-        result = tuple(result.values())
-    values = result if isinstance(result, tuple | list) else (result,)
-    if len(values) != len(outputs):
-        return "INCORRECT_SHAPE", f"returned {len(values)} outputs instead of {len(outputs)}"
-    for index, (value, output) in enumerate(zip(values, outputs, strict=True)):
-        tensor = torch.as_tensor(value)
-        if tensor.shape != output.shape:
-            found, wanted = tuple(tensor.shape), tuple(output.shape)
-            return "INCORRECT_SHAPE", f"output {index} has shape {found} instead of {wanted}"
-        if tensor.dtype != output.dtype:
-            return "INCORRECT_DTYPE", f"output {index} is {tensor.dtype} instead of {output.dtype}"
-        output.copy_(tensor)
-    return None
-
-
 def _integer(word: bytes) -> int:
     return int.from_bytes(word, "little", signed=True)
 
 
-def _fail(control: socket.socket, nonce: bytes, status: str, reason: str) -> None:
-    control.send(nonce + FAILED + f"{status}\0{reason[:TEXT_CHARS]}".encode("utf-8", "replace"))
+def _fail(control: socket.socket, nonce: bytes, reason: str) -> None:
+    control.send(nonce + FAILED + reason[:TEXT_CHARS].encode("utf-8", "replace"))
 
 
 if __name__ == "__main__":

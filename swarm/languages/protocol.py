@@ -41,7 +41,6 @@ class Artifact:
     """The shared object, or the folder of Python sources."""
     entry: str
     """A symbol, or `file.py::function`."""
-    destination_passing: bool = True
     log: str = ""
     """What the compiler said: warnings."""
 

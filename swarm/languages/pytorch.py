@@ -37,7 +37,7 @@ class Pytorch:
                 return Failure(Status.COMPILE_ERROR, f"{place}: {error.args[0]}")
         folder = _keep(sources, cache / "sources")
         assert manifest.entry is not None  # the manifest's own rule for host languages
-        return Artifact(Kind.PYTHON, folder, manifest.entry, manifest.destination_passing)
+        return Artifact(Kind.PYTHON, folder, manifest.entry)
 
 
 def _keep(files: Mapping[str, bytes], cache: Path) -> Path:

@@ -141,7 +141,6 @@ def bench(
             native.load(cache),
             memory_bytes=memory_bytes,
             timeout_s=timeout_s,
-            allow_return=True,
             at=at,
         ) as runner,
     ):

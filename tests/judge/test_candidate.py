@@ -211,7 +211,7 @@ def test_a_thread_does_not_go_on_after_the_answer(cache: Path) -> None:
     [
         "for (int s = 3; s < 64; ++s) send(s, words, sizeof words, MSG_DONTWAIT | MSG_NOSIGNAL);",
         "for (int s = 3; s < 64; ++s) send(s, words, 8, MSG_DONTWAIT | MSG_NOSIGNAL);",
-        'for (int s = 3; s < 64; ++s) send(s, "!PASSED\\0ok", 10, MSG_DONTWAIT | MSG_NOSIGNAL);',
+        'for (int s = 3; s < 64; ++s) send(s, "!all is well", 12, MSG_DONTWAIT | MSG_NOSIGNAL);',
     ],
     ids=["times", "nonce", "status"],
 )

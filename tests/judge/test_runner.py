@@ -9,12 +9,9 @@ from pathlib import Path
 import pytest
 
 from swarm.judge.runner import Slot
-from swarm.languages.protocol import Failure
-from swarm.verdict import Status
 from tests.judge.bench import COLUMNS, KERNEL, ROWS, bench, cpp, pytorch
 
 DESTINATION = "import torch\ndef run(x, scale, shift, negate, y):\n    torch.add(x * -scale, -shift, out=y)\n"
-RETURNING = "def run(x, scale, shift, negate):\n    return -(x * scale + shift)\n"
 
 
 @pytest.fixture(scope="session")
@@ -36,30 +33,6 @@ def test_pytorch_writes_into_the_outputs_it_is_given(cache: Path) -> None:
     with bench(pytorch(DESTINATION, cache), cache) as it:
         assert isinstance(it.call(), list)
         assert it.is_right
-
-
-def test_a_baseline_may_return_its_outputs(cache: Path) -> None:
-    with bench(pytorch(RETURNING, cache, "destination_passing = false"), cache) as it:
-        assert isinstance(it.call(), list)
-        assert it.is_right
-
-
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        ("    return x[1:] * scale", Status.INCORRECT_SHAPE),
-        ("    return (x * scale).double()", Status.INCORRECT_DTYPE),
-        ("    return x, x", Status.INCORRECT_SHAPE),
-        ("    raise KeyError('weights')", Status.RUNTIME_ERROR),
-    ],
-    ids=["shape", "dtype", "count", "raises"],
-)
-def test_what_a_returning_entry_does_wrong_has_a_status(cache: Path, body: str, status: Status) -> None:
-    source = f"def run(x, scale, shift, negate):\n{body}\n"
-    with bench(pytorch(source, cache, "destination_passing = false"), cache) as it:
-        failure = it.call()
-        assert isinstance(failure, Failure)
-        assert failure.status is status
 
 
 def test_a_runner_is_stopped_between_calls(cache: Path) -> None:
