@@ -21,8 +21,8 @@ from swarm.languages.protocol import Failure
 from swarm.protocol import Tests
 from swarm.verdict import Outcome, Trust, WorkloadRatio, geometric_mean
 
-MAX_CALLS = 2
-"""Calls a request of a quad may have; the contents of more would take longer to write than to work on."""
+CALLS = (1, 1, 1, 2)
+"""How many calls a request of a quad has, by chance: to write contents takes longer than to work on them."""
 RESAMPLES = 2000
 CHAMPION, CANDIDATE = 0, 1
 
@@ -145,11 +145,11 @@ def _quad(
     rng: random.Random,
 ) -> SideFailure | None:
     first = rng.choice((CHAMPION, CANDIDATE))
-    count = rng.randint(1, min(MAX_CALLS, sitting.max_slots))
+    count = min(rng.choice(CALLS), sitting.max_slots)
     spent_us = [0.0, 0.0]
     for order in ((first, 1 - first), (1 - first, first)):
         calls = sitting.fill(count)
-        fully = any(sitting.wants_comparison(call, 1, sitting.tests.quads) for call in calls)
+        fully = sitting.wants_comparison(calls[0], len(quads.log_ratios), sitting.tests.quads)
         for turn, side in enumerate(order):
             if turn == 1:
                 sitting.renew(calls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import cache
 
 import torch
 
@@ -16,6 +17,7 @@ _STORED = {
 }
 """Dtypes whose bytes are handled as plain bytes: a stray value in a bool is then seen, not normalised."""
 
+PACKED = frozenset({DType.FLOAT4_E2M1, DType.FLOAT4_E2M1FN_X2})
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 _NAN = {
@@ -31,13 +33,15 @@ _NAN = {
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 
 
+@cache
 def stored_dtype(dtype: DType) -> torch.dtype:
     """Return the dtype a buffer of `dtype` is viewed as."""
     return _STORED.get(dtype) or torch_dtype(dtype)
 
 
+@cache
 def torch_dtype(dtype: DType) -> torch.dtype:
-    if dtype.is_packed:
+    if dtype in PACKED:
         return torch.uint8
     found = getattr(torch, dtype.value)
     assert isinstance(found, torch.dtype)
@@ -48,13 +52,20 @@ def torch_name(dtype: DType) -> str:
     return str(torch_dtype(dtype)).removeprefix("torch.")
 
 
+@cache
 def stored_shape(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
     """Return the shape in stored elements: packed float4 halves the last dimension."""
-    if not dtype.is_packed or not shape:
+    if dtype not in PACKED or not shape:
         return shape
     return (*shape[:-1], math.ceil(shape[-1] / 2))
 
 
+@cache
+def stored_bytes(shape: tuple[int, ...], dtype: DType) -> int:
+    return math.prod(stored_shape(shape, dtype)) * stored_dtype(dtype).itemsize
+
+
+@cache
 def comparable_dtype(dtype: DType) -> torch.dtype:
     """Return the dtype in which values of `dtype` are compared."""
     if dtype is DType.FLOAT64:
@@ -64,7 +75,7 @@ def comparable_dtype(dtype: DType) -> torch.dtype:
 
 def comparable(values: torch.Tensor, dtype: DType) -> torch.Tensor:
     """Return stored `values` as numbers to compare, unpacking float4."""
-    if dtype.is_packed:
+    if dtype in PACKED:
         table = torch.tensor(E2M1)
         low, high = table[(values & 15).long()], table[(values >> 4).long()]
         return torch.stack((low, high), dim=-1).flatten(-2)
@@ -81,6 +92,6 @@ def poison(dtype: DType, rng: random.Random) -> int:
     if dtype in _NAN:
         base, free_bits = _NAN[dtype]
         return base | rng.getrandbits(free_bits) if free_bits else base
-    bits = 8 if dtype.is_packed else dtype.bits
+    bits = 8 if dtype in PACKED else dtype.bits
     pattern = rng.getrandbits(bits) | 2  # never a valid bool
     return pattern - (1 << bits) if bits > 8 and pattern >> (bits - 1) else pattern & ((1 << bits) - 1)

@@ -92,7 +92,7 @@ def _bandwidth_gbps(tools: Native, threads: int) -> float:
     with Arena(2 * largest) as arena:
         to, source = arena.address, arena.address + largest
         for pattern in Pattern:
-            moved = 2 if pattern is Pattern.COPY else 1
+            moved = 2 if pattern in (Pattern.COPY, Pattern.STREAMED_COPY) else 1
             for size in SIZES:
                 for _ in range(REPEATS):
                     tools.flush(to, size)

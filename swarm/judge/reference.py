@@ -137,7 +137,9 @@ class Reference:
     def flops(self, inputs: Sequence[InputSpec]) -> float:
         """Count the FLOPs of the reference for one call."""
         items = [_blank(spec) for spec in inputs]
-        return float(self._ask({"do": "flops", "name": "reference", "inputs": items})["flops"])
+        return float(
+            self._ask({"do": "flops", "name": "reference", "widen": self._is_wider, "inputs": items})["flops"]
+        )
 
     def close(self) -> None:
         self._peer.close()

@@ -145,8 +145,15 @@ class Child:
     def do_flops(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         from swarm.judge.flops import count_flops
 
-        specs = [(item["shape"], item["dtype"], item["value"]) for item in message["inputs"]]
+        specs = [
+            (item["shape"], self._seen(item["dtype"], message), item["value"]) for item in message["inputs"]
+        ]
         return {"flops": count_flops(self._functions[message["name"]], specs)}
+
+    def _seen(self, dtype: str, message: dict[str, Any]) -> str:
+        """Return the dtype in which the reference sees an input of `dtype`."""
+        own = getattr(torch, dtype)
+        return str(WIDER.get(own, own) if message["widen"] else own).removeprefix("torch.")
 
     def _value(self, item: dict[str, Any]) -> Any:
         """Return a view of a buffer as the problem's tensor, or the scalar itself."""

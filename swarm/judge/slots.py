@@ -46,7 +46,7 @@ class Shape:
 
     @property
     def nbytes(self) -> int:
-        return self.count * elements.stored_dtype(self.dtype).itemsize
+        return elements.stored_bytes(self.dims, self.dtype)
 
     @property
     def compared_nbytes(self) -> int:

@@ -178,3 +178,39 @@ def compared(judge: Judge, champion: str, candidate: str) -> Comparison:
 
 def test_the_kind_of_job_decides_the_record(judge: Judge) -> None:
     assert isinstance(judge.judge(job(HONEST)), Verdict)
+
+
+def test_inputs_can_come_from_the_problems_own_code(judge: Judge) -> None:
+    own = (
+        "import torch\ndef run(x, w, scale):\n    return x * w * scale\n"
+        "def make(axes, device):\n    rows, columns = axes['rows'], axes['columns']\n"
+        "    return {'w': torch.randn(columns), 'x': torch.randn(rows, columns), 'scale': 2.0}\n"
+    )
+    custom = job(HONEST, epoch="custom", reference=own, custom_inputs_entrypoint="make")
+    line = json.dumps(workload("w", 7) | {"inputs": {n: {"type": "custom"} for n in ("x", "w", "scale")}})
+    made = custom.problem_files | {"workload.jsonl": line.encode(), "workload.cpu.jsonl": line.encode()}
+    verdict = judge.verdict(replace(custom, problem_files=made))
+    assert verdict.status is Status.PASSED, verdict.reason
+    replay = f"static int calls; if (calls++ % 2) {{ y[0] = 1; return; }} {HONEST}"
+    assert judge.verdict(replace(custom, problem_files=made, candidate=tree(replay))).time_us is None
+
+
+def test_a_reference_in_higher_precision_sees_wider_inputs(judge: Judge) -> None:
+    picky = (
+        "import torch\ndef run(x, w, scale):\n    assert x.dtype == torch.float64\n    return x * w * scale\n"
+    )
+    settings = {"problem.toml": b'reference_precision = "higher"\n'}
+    wide = job(HONEST, epoch="wide", reference=picky)
+    assert judge.verdict(replace(wide, problem_files=wide.problem_files | settings)).status is Status.PASSED
+    assert judge.verdict(replace(wide, epoch="narrow")).status is Status.INVALID_REFERENCE
+
+
+def test_flops_of_a_matrix_product_raise_the_floor(tmp_path: Path, judge: Judge) -> None:
+    product = "import torch\ndef run(x, w, scale):\n    return (x @ x.T @ x) * 0 + x * w * scale\n"
+    slow_arithmetic = Peaks(DEVICE.model, 1e6, {"float32": 1e-3}, "one million operations a second")
+    with Judge(DEVICE, tmp_path, slow_arithmetic) as other:
+        verdict = other.verdict(job(HONEST, epoch="flops", reference=product))
+    assert verdict.status is Status.BELOW_SOL, verdict.reason
+    [first] = [w for w in verdict.workloads if w.uuid == "rows-7"] or [verdict.workloads[0]]
+    rows = int(first.uuid.removeprefix("rows-"))
+    assert first.t_sol_us == pytest.approx(2 * 2 * rows * rows * 256, rel=1e-6)
