@@ -223,23 +223,21 @@ def _check(swarm: Swarm, acks: Path) -> list[str]:
 
 def _check_records(swarm: Swarm, events: list[dict[str, str]]) -> list[str]:
     found = []
-    recorded: set[str] = set()
-    started: set[tuple[str, str]] = set()
+    recorded: set[tuple[str, str]] = set()
+    started: set[tuple[str, str, str]] = set()
     for event in events:  # only the watcher's log has these, in the order in which they happened
-        identifier = event.get("id", "")
+        problem, identifier = event["problem"], event.get("id", "")
         if event["event"] == "start":
-            if identifier in recorded:
-                found.append(f"{identifier} was judged again after it was on file")
-            if (identifier, event["pid"]) in started:
-                found.append(f"{identifier} was judged twice by one watcher")
-            started.add((identifier, event["pid"]))
+            if (problem, identifier) in recorded:
+                found.append(f"{problem}: {identifier} was judged again after it was on file")
+            if (problem, identifier, event["pid"]) in started:
+                found.append(f"{problem}: {identifier} was judged twice by one watcher")
+            started.add((problem, identifier, event["pid"]))
         elif event["event"] == "recorded":
-            if identifier in recorded:
-                found.append(f"{identifier} was recorded twice")
-            recorded.add(identifier)
-            kept = swarm.ledger.verdict(event["problem"], identifier) or swarm.ledger.comparison(
-                event["problem"], identifier
-            )
+            if (problem, identifier) in recorded:
+                found.append(f"{problem}: {identifier} was recorded twice")
+            recorded.add((problem, identifier))
+            kept = swarm.ledger.verdict(problem, identifier) or swarm.ledger.comparison(problem, identifier)
             if kept is None or hashlib.sha256(to_json(kept)).hexdigest() != event["digest"]:
                 found.append(f"result {identifier} was acknowledged and is lost or changed")
     return found
