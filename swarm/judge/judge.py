@@ -8,10 +8,8 @@ compiled.
 from __future__ import annotations
 
 import math
-import os
 import platform
 import random
-import resource
 import secrets
 import time
 from collections import OrderedDict
@@ -31,6 +29,7 @@ from swarm.errors import Refused
 from swarm.job import Job, Purpose
 from swarm.judge import compare, timing
 from swarm.judge.build import Built, Frozen, build, frozen
+from swarm.judge.clock import Clock
 from swarm.judge.compare import Quads, SideFailure
 from swarm.judge.desk import Desk
 from swarm.judge.inputs import seed_number
@@ -116,7 +115,7 @@ class Judge:
 
     def verdict(self, job: Job) -> Verdict:
         """Build, check and time one tree."""
-        begun = _Clock()
+        begun = Clock()
         rules = self._frozen(job)
         seed = secrets.token_hex(16)
         built = build(job.candidate.files, rules, self._device, self._cache)
@@ -126,7 +125,7 @@ class Judge:
         try:
             with self._table(job, rules, seed, begun) as table, self._runner(built, table) as runner:
                 control = self._desk.control(built.artifact.kind)
-                found = tuple(self._workloads(table, runner, control, job.epoch))
+                found = tuple(self._workloads(table, runner, control, job.epoch, begun))
                 failure = _first_failure(found, runner)
         except InvalidReference as error:
             self._desk.references.drop(job.epoch, error)
@@ -136,7 +135,7 @@ class Judge:
     def compare(self, job: Job) -> Comparison:
         """Build two trees and run them beside each other."""
         assert job.champion is not None, "a comparison has a champion"
-        begun = _Clock()
+        begun = Clock()
         rules = self._frozen(job)
         seed = secrets.token_hex(16)
         built: list[Built] = []
@@ -154,13 +153,15 @@ class Judge:
                 ]
                 controls = [self._desk.control(side.artifact.kind) for side in built]
                 found = self._quads(table, (callers[0], callers[1]), (controls[0], controls[1]))
+                if isinstance(found, SideFailure):
+                    begun.check_alone(found.failure, self._device)
         except InvalidReference as error:
             self._desk.references.drop(job.epoch, error)
             found = SideFailure(compare.CANDIDATE, Failure(Status.INVALID_REFERENCE, str(error)))
         return self._comparison(job, found, seed, begun)
 
     def _workloads(
-        self, table: _Table, runner: Runner, control: timing.Control, epoch: str
+        self, table: _Table, runner: Runner, control: timing.Control, epoch: str, begun: Clock
     ) -> Iterator[WorkloadResult]:
         """Measure the workloads in a secret order, up to the first that fails; yield in that order."""
         for workload in table.rng.sample(table.workloads, len(table.workloads)):
@@ -171,6 +172,7 @@ class Judge:
             floor_us = self._floor_us(table, workload, epoch)
             status, reason, time_us, ci_us, calls = Status.PASSED, "", None, None, 0
             if isinstance(timed, Failure):
+                begun.check_alone(timed, self._device)
                 status, reason = timed.status, timed.reason
             else:
                 time_us, ci_us, calls = timed.time_us, timed.ci_us, timed.calls
@@ -234,7 +236,7 @@ class Judge:
         return rules
 
     @contextmanager
-    def _table(self, job: Job, rules: Frozen, seed: str, begun: _Clock) -> Iterator[_Table]:
+    def _table(self, job: Job, rules: Frozen, seed: str, begun: Clock) -> Iterator[_Table]:
         """Hold the device and lay out what a job is measured with."""
         problem = rules.problem
         workloads = problem.workloads_on(self._device)
@@ -263,7 +265,7 @@ class Judge:
         failure: Failure | None,
         found: Sequence[WorkloadResult],
         seed: str,
-        begun: _Clock,
+        begun: Clock,
     ) -> Verdict:
         status, reason, log = Status.PASSED, "", ""
         if failure is not None:
@@ -292,7 +294,7 @@ class Judge:
         job: Job,
         found: dict[str, Quads] | SideFailure,
         seed: str,
-        begun: _Clock,
+        begun: Clock,
     ) -> Comparison:
         assert job.champion is not None, "a comparison has a champion"
         tests = self._frozen(job).protocol.tests
@@ -326,7 +328,7 @@ class Judge:
             failure=failure,
         )
 
-    def _environment(self, begun: _Clock) -> Environment:
+    def _environment(self, begun: Clock) -> Environment:
         return Environment(
             device_model=self._device.model,
             device_uuid=self._device.uuid,
@@ -336,33 +338,6 @@ class Judge:
             versions=versions(),
             facts=begun.facts,
         )
-
-
-class _Clock:
-    """The seconds of one job, and what else the cores did while it was measured."""
-
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
-        self.measured_s = 0.0
-        self.facts: dict[str, str | float | int] = {}
-
-    @property
-    def total_s(self) -> float:
-        return time.monotonic() - self._begun
-
-    @contextmanager
-    def measuring(self, device: Device) -> Iterator[None]:
-        begun, steal, preempted = time.monotonic(), _steal_ticks(device), _preemptions()
-        try:
-            yield
-        finally:
-            self.measured_s = time.monotonic() - begun
-            self.facts = {
-                "load_1min": round(os.getloadavg()[0], 2),
-                "steal_ms": (_steal_ticks(device) - steal) * 1000 // os.sysconf("SC_CLK_TCK"),
-                "judge_preemptions": _preemptions() - preempted,
-                "cores": ",".join(map(str, device.cores)),
-            }
 
 
 @cache
@@ -385,14 +360,3 @@ def _first_failure(found: Sequence[WorkloadResult], runner: Runner) -> Failure |
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _steal_ticks(device: Device) -> int:
-    """Return the time other guests of the host took from the cores, in clock ticks."""
-    names = {f"cpu{core}" for core in device.cores}
-    rows = (line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu"))
-    return sum(int(row[8]) for row in rows if row[0] in names)
-
-
-def _preemptions() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw

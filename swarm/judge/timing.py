@@ -29,6 +29,12 @@ the caches."""
 MAX_WARM_UPS = 3
 LEAST_REQUESTS = 6
 """Fewer have no median to speak of."""
+UNEVEN = 1.1
+"""Claims of one request are summed up where their mean is so much above the centre of all claims."""
+
+
+class Contradicted(Failure):
+    """The judge's clock saw more time than was claimed: a lie, or other work on the same cores."""
 
 
 class Caller(Protocol):
@@ -51,6 +57,8 @@ class Samples:
     """The timed calls of one runner on one workload."""
 
     claimed_us: list[float] = field(default_factory=list)
+    request_us: list[float] = field(default_factory=list)
+    """The same by request: the mean of its claims."""
     hidden_us: list[float] = field(default_factory=list)
     """Per request, per slot: wall time less claims, less the control's beside it."""
     control_us: list[float] = field(default_factory=list)
@@ -102,6 +110,7 @@ def request(
     if isinstance(claims, Failure):
         return claims
     samples.claimed_us.extend(ns / 1e3 for ns in claims)
+    samples.request_us.append(sum(claims) / 1e3 / len(claims))
     if control is not None:
         wall_us = caller.wall_ns / 1e3
         overhead_us = overhead_us if control_first else control.overhead_us()
@@ -124,19 +133,31 @@ def is_enough(claimed_us: Sequence[float], sitting: Sitting, deadline: float) ->
 
 def finish(samples: Samples) -> Timed | Failure:
     """Return the time, unless the judge's clock contradicts it."""
-    centre, half_width = trimmed(samples.claimed_us)
-    if len(samples.hidden_us) < LEAST_REQUESTS:
-        return Timed(centre, half_width, len(samples.claimed_us))
-    hidden_us = statistics.median(samples.hidden_us)
-    low_us, _, high_us = statistics.quantiles(samples.control_us, n=4)
-    allowed_us = max(HIDDEN_US, HIDDEN_SHARE * centre) + high_us - low_us
-    if hidden_us > allowed_us:
-        return Failure(
-            Status.REWARD_HACK,
-            f"it claims {centre:.1f} us a call, but the judge's clock saw {hidden_us:.1f} us more than that, "
-            f"where {allowed_us:.1f} us are allowed",
-        )
+    centre, half_width = _centre(samples)
+    if len(samples.hidden_us) >= LEAST_REQUESTS:
+        hidden_us = statistics.median(samples.hidden_us)
+        low_us, _, high_us = statistics.quantiles(samples.control_us, n=4)
+        allowed_us = max(HIDDEN_US, HIDDEN_SHARE * centre) + high_us - low_us
+        if hidden_us > allowed_us:
+            return Contradicted(
+                Status.REWARD_HACK,
+                f"it claims {centre:.1f} us a call, but the judge's clock saw {hidden_us:.1f} us more "
+                f"than that, where {allowed_us:.1f} us are allowed",
+            )
     return Timed(centre, half_width, len(samples.claimed_us))
+
+
+def _centre(samples: Samples) -> tuple[float, float]:
+    """Return the centre of all claims, or of the requests' means if one call does the work of several.
+
+    All slots of a request lie open at once, so a candidate can do the work of all in one call: a trimmed
+    centre of calls would then leave just that call out.
+    """
+    centre, half_width = trimmed(samples.claimed_us)
+    by_request, its_half_width = trimmed(samples.request_us)
+    if by_request > UNEVEN * centre:
+        return by_request, its_half_width
+    return centre, half_width
 
 
 def trimmed(samples: Sequence[float]) -> tuple[float, float]:

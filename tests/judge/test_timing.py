@@ -14,6 +14,7 @@ def samples(claimed: float, hidden: float, noise: float = 0.0, count: int = 20) 
     dice = random.Random(3)
     return Samples(
         [claimed] * count,
+        [claimed] * count,
         [hidden + dice.uniform(-noise, noise) for _ in range(count)],
         [10 + dice.uniform(-noise, noise) for _ in range(count)],
     )
@@ -75,3 +76,16 @@ def test_on_a_noisy_machine_the_bound_widens_with_the_noise_of_the_control() -> 
 
 def test_a_few_requests_prove_nothing() -> None:
     assert isinstance(finish(samples(10.0, 50.0, count=4)), Timed)
+
+
+def test_work_done_ahead_in_one_call_of_a_request_is_counted_whole() -> None:
+    dice = random.Random(5)
+    found = Samples()
+    for _ in range(30):
+        slots = dice.randint(1, 8)
+        found.claimed_us += [100.0 * slots] + [0.0] * (slots - 1)
+        found.request_us.append(100.0)
+    assert trimmed(found.claimed_us)[0] < 100
+    timed = finish(found)
+    assert isinstance(timed, Timed)
+    assert timed.time_us == pytest.approx(100)
