@@ -75,10 +75,8 @@ class Feed:
         if is_crowned:
             self._champions[problem] = champion
             about = by_commit.get(champion)
-            gain = about.trailers.get("Speedup", "") if about else ""
-            news.append(
-                _news(Kind.CHAMPION, problem, about, f"champion {champion[:10]} {gain}".strip(), None, True)
-            )
+            gain = f", {about.trailers['Speedup']}×" if about and about.trailers.get("Speedup") else ""
+            news.append(_news(Kind.CHAMPION, problem, about, f"champion {champion[:10]}{gain}", None, True))
         return news
 
 
