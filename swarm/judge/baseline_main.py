@@ -43,7 +43,7 @@ from swarm.workload import Workload
 
 LOCK_S = 600.0
 SHARED = "shared"
-WORKLOAD_S, MAX_CALLS = 0.4, 60
+WORKLOAD_S, MAX_CALLS = 0.3, 50
 """Of one contender on one workload; a stored T_b is worth less than a comparison."""
 EAGER, COMPILED, LIBRARY = "eager", "compile", "baseline.py"
 GROUP = 8
