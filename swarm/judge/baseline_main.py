@@ -50,6 +50,7 @@ GROUP = 8
 """Problems whose processes are alive at a time."""
 GRACE_S = 10.0
 """Past the budget, to time what has been compiled in it."""
+NOT_IN_TIME = "torch had not compiled it when the time for baselines was over"
 REASON_CHARS = 300
 
 
@@ -187,10 +188,9 @@ class Bench:
         try:
             reference = compiling.result(max(0.0, self._deadline - time.monotonic()))
             return self._time(problem, reference, COMPILED, COMPILED)
-        except TimeoutError:
-            return missing(COMPILED, "torch had not compiled it when the time for baselines was over")
-        except (InvalidReference, Refused, RuntimeError) as error:
-            return missing(COMPILED, str(error))
+        except (TimeoutError, InvalidReference, Refused, RuntimeError) as error:
+            is_late = time.monotonic() >= self._deadline
+            return missing(COMPILED, NOT_IN_TIME if is_late else str(error))
 
     def _time(self, problem: Problem, reference: Reference, function: str, name: str) -> Contender:
         times_us: dict[str, float] = {}
