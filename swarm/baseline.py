@@ -14,6 +14,9 @@ from swarm.durable import write_atomic
 from swarm.errors import BadInput
 from swarm.layout import RunRoot
 
+NOT_IN_TIME = "torch had not compiled it when the time for baselines was over"
+"""The one reason that goes away by measuring again: what was compiled by then need not be any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Contender:
@@ -45,6 +48,11 @@ class Baseline:
             for uuid, time_us in contender.times_us.items():
                 best[uuid] = min(time_us, best.get(uuid, time_us))
         return best
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether measuring again would bring no further contender."""
+        return bool(self.times_us) and not any(c.missing == NOT_IN_TIME for c in self.contenders)
 
     @property
     def remarks(self) -> list[str]:

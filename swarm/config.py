@@ -23,7 +23,7 @@ class RunDefaults(Frozen):
     agent: Literal["tuner"] = "tuner"
     language: Language = Language.CPP
     workers: Int = Field(default=2, ge=1, le=256)
-    minutes: Positive = 4.0
+    minutes: Positive = 3.75
     problems: tuple[str, ...] = Field(default=("*",), min_length=1)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm.baseline import Baseline, Contender, load_baseline, save_baseline
+from swarm.baseline import NOT_IN_TIME, Baseline, Contender, load_baseline, save_baseline
 from swarm.errors import BadInput
 from swarm.layout import RunRoot
 
@@ -26,6 +26,13 @@ def test_the_fastest_contender_of_each_workload_counts() -> None:
 def test_a_missing_contender_is_said_so() -> None:
     assert baseline(EAGER, NOT_COMPILED).remarks == ["p: T_b without compile: no C++ compiler"]
     assert baseline(EAGER, COMPILED).remarks == []
+
+
+def test_only_what_came_too_late_is_worth_measuring_again() -> None:
+    late = Contender("compile", {}, {}, NOT_IN_TIME)
+    assert baseline(EAGER, NOT_COMPILED).is_complete
+    assert not baseline(EAGER, late).is_complete
+    assert not baseline(NOT_COMPILED).is_complete
 
 
 def test_what_is_stored_comes_back(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def is_measured(root: RunRoot, device: Device, problem: Problem) -> bool:
         return False
     return (
         stored is not None
-        and bool(stored.times_us)
+        and stored.is_complete
         and (stored.files, stored.judge_version) == (files_hash(problem.files), JUDGE_VERSION)
     )
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from swarm.baseline import Baseline, Contender, files_hash, to_json
+from swarm.baseline import NOT_IN_TIME, Baseline, Contender, files_hash, to_json
 from swarm.device import Device, other_cores
 from swarm.errors import Refused
 from swarm.judge import timing
@@ -50,7 +50,6 @@ GROUP = 8
 """Problems whose processes are alive at a time."""
 GRACE_S = 10.0
 """Past the budget, to time what has been compiled in it."""
-NOT_IN_TIME = "torch had not compiled it when the time for baselines was over"
 REASON_CHARS = 300
 
 
