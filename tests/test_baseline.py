@@ -32,6 +32,7 @@ def test_only_what_came_too_late_is_worth_measuring_again() -> None:
     late = Contender("compile", {}, {}, NOT_IN_TIME)
     assert baseline(EAGER, NOT_COMPILED).is_complete
     assert not baseline(EAGER, late).is_complete
+    assert baseline(EAGER, late).times_us == {}, "a speedup over eager alone would flatter"
     assert not baseline(NOT_COMPILED).is_complete
 
 

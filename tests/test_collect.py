@@ -182,4 +182,4 @@ def test_report_prints_a_row_per_problem_and_its_warnings(
     assert cli.main(["report", "--run", "local"]) == 0
     out = capsys.readouterr().out
     assert "1 PASSED" in out
-    assert "! p: no baseline was measured; type: swarm baseline p" in out
+    assert "! p: no whole baseline was measured; type: swarm baseline p" in out

@@ -58,7 +58,7 @@ def _print(measured: list[Baseline]) -> None:
         best = one.times_us
         for contender in one.contenders:
             for uuid, time_us in contender.times_us.items():
-                mark = "T_b" if time_us == best[uuid] else ""
+                mark = "T_b" if time_us == best.get(uuid) else ""
                 rows.append((one.problem, contender.name, uuid, microseconds(time_us), mark))
             if contender.missing:
                 rows.append((one.problem, contender.name, "", "", contender.missing))

@@ -45,7 +45,7 @@ def collect(
         if history.missing:
             warnings.append(f"{problem}: {history.missing}")
         elif not history.baseline_us:
-            warnings.append(f"{problem}: no baseline was measured; type: swarm baseline {problem}")
+            warnings.append(f"{problem}: no whole baseline was measured; type: swarm baseline {problem}")
         for verdict in history.verdicts:
             if newest is None or verdict.created_s > newest.created_s:
                 newest = verdict
