@@ -8,68 +8,79 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from swarm.device import Device
 from swarm.errors import Refused
 from swarm.judge.timing import Contradicted
 from swarm.languages.protocol import Failure
 
-SHARED = 0.03
-"""Of the judge's time: above it the cores are not its own, and its clock proves nothing about a candidate."""
+SHARED = 0.1
+"""Of the cores' time: where others had more of it, the judge's clock proves nothing about a candidate."""
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+BUSY_COLUMNS = (1, 2, 3, 6, 7, 8)
+"""Of a row of /proc/stat: user, nice, system, irq, softirq, and steal, which other guests took."""
 
 
 class Clock:
-    """The seconds of one job, and what else the cores did while it was measured."""
+    """Starts with a job; `facts` say what happened on the cores while it was measured."""
 
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._begun_s = self._measuring_s = time.monotonic()
+        self._busy_s = self._own_s = 0.0
         self.measured_s = 0.0
-        self._scheduled = (0, 0)
         self.facts: dict[str, str | float | int] = {}
 
     @property
     def total_s(self) -> float:
-        return time.monotonic() - self._begun
-
-    @property
-    def waited_share(self) -> float:
-        """Return which part of its time the judge waited for other work on its cores since it began."""
-        ran_ns, waited_ns = (now - then for now, then in zip(_scheduled(), self._scheduled, strict=True))
-        return waited_ns / max(1, ran_ns + waited_ns)
-
-    def check_alone(self, failure: Failure, device: Device) -> None:
-        """Raise Refused if `failure` may only mean that the cores were shared: that is nobody's lie."""
-        share = self.waited_share
-        if isinstance(failure, Contradicted) and share > SHARED:
-            cores = ", ".join(map(str, device.cores))
-            raise Refused(
-                f"core {cores} is busy with other work: the judge had to wait {share:.0%} of its time",
-                remedy="stop what else runs there; the commit is measured again later",
-            )
+        return time.monotonic() - self._begun_s
 
     @contextmanager
-    def measuring(self, device: Device) -> Iterator[None]:
-        begun, steal = time.monotonic(), _steal_ticks(device)
-        self._scheduled = _scheduled()
+    def measuring(self) -> Iterator[None]:
+        self._measuring_s = time.monotonic()
+        self._busy_s, self._own_s = _busy_s(self._device), _own_s()
         try:
             yield
         finally:
-            self.measured_s = time.monotonic() - begun
+            self.measured_s = time.monotonic() - self._measuring_s
             self.facts = {
                 "load_1min": round(os.getloadavg()[0], 2),
-                "steal_ms": (_steal_ticks(device) - steal) * 1000 // os.sysconf("SC_CLK_TCK"),
-                "waited_share": round(self.waited_share, 4),
-                "cores": ",".join(map(str, device.cores)),
+                "foreign_share": round(self.foreign_share, 3),
+                "cores": ",".join(map(str, self._device.cores)),
             }
 
+    @property
+    def foreign_share(self) -> float:
+        """Return which part of the cores' time went to others than the judge's own since it measures."""
+        foreign_s = _busy_s(self._device) - self._busy_s - (_own_s() - self._own_s)
+        passed_s = (time.monotonic() - self._measuring_s) * len(self._device.cores)
+        return max(0.0, foreign_s / max(passed_s, 1 / TICKS_PER_S))
 
-def _steal_ticks(device: Device) -> int:
-    """Return the time other guests of the host took from the cores, in clock ticks."""
+    def check_alone(self, failure: Failure) -> None:
+        """Raise Refused if `failure` may only mean that the cores were shared: that is nobody's lie."""
+        if isinstance(failure, Contradicted) and (share := self.foreign_share) > SHARED:
+            cores = ", ".join(map(str, self._device.cores))
+            raise Refused(
+                f"other work had {share:.0%} of the time of core {cores}, so no clock can be trusted there",
+                remedy="stop what else runs there; the commit is measured again later",
+            )
+
+
+def _busy_s(device: Device) -> float:
     names = {f"cpu{core}" for core in device.cores}
     rows = (line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu"))
-    return sum(int(row[8]) for row in rows if row[0] in names)
+    return sum(int(row[column]) for row in rows if row[0] in names for column in BUSY_COLUMNS) / TICKS_PER_S
 
 
-def _scheduled() -> tuple[int, int]:
-    """Return the nanoseconds this process ran and waited for a core (Linux' schedstat)."""
-    ran_ns, waited_ns, _ = Path("/proc/self/schedstat").read_text().split()
-    return int(ran_ns), int(waited_ns)
+def _own_s() -> float:
+    """Return the processor time of this process and all below it: references, controls and runners."""
+    me = psutil.Process()
+    total_s = 0.0
+    for process in (me, *me.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:  # its time is in its parent's by now
+            continue
+        total_s += times.user + times.system + times.children_user + times.children_system
+    return total_s

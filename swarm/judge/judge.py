@@ -115,7 +115,7 @@ class Judge:
 
     def verdict(self, job: Job) -> Verdict:
         """Build, check and time one tree."""
-        begun = Clock()
+        begun = Clock(self._device)
         rules = self._frozen(job)
         seed = secrets.token_hex(16)
         built = build(job.candidate.files, rules, self._device, self._cache)
@@ -135,7 +135,7 @@ class Judge:
     def compare(self, job: Job) -> Comparison:
         """Build two trees and run them beside each other."""
         assert job.champion is not None, "a comparison has a champion"
-        begun = Clock()
+        begun = Clock(self._device)
         rules = self._frozen(job)
         seed = secrets.token_hex(16)
         built: list[Built] = []
@@ -154,7 +154,7 @@ class Judge:
                 controls = [self._desk.control(side.artifact.kind) for side in built]
                 found = self._quads(table, (callers[0], callers[1]), (controls[0], controls[1]))
                 if isinstance(found, SideFailure):
-                    begun.check_alone(found.failure, self._device)
+                    begun.check_alone(found.failure)
         except InvalidReference as error:
             self._desk.references.drop(job.epoch, error)
             found = SideFailure(compare.CANDIDATE, Failure(Status.INVALID_REFERENCE, str(error)))
@@ -172,7 +172,7 @@ class Judge:
             floor_us = self._floor_us(table, workload, epoch)
             status, reason, time_us, ci_us, calls = Status.PASSED, "", None, None, 0
             if isinstance(timed, Failure):
-                begun.check_alone(timed, self._device)
+                begun.check_alone(timed)
                 status, reason = timed.status, timed.reason
             else:
                 time_us, ci_us, calls = timed.time_us, timed.ci_us, timed.calls
@@ -240,7 +240,7 @@ class Judge:
         """Hold the device and lay out what a job is measured with."""
         problem = rules.problem
         workloads = problem.workloads_on(self._device)
-        with self._device_held(f"{job.purpose} {job.id}"), begun.measuring(self._device):
+        with self._device_held(f"{job.purpose} {job.id}"), begun.measuring():
             reference = self._desk.reference(job.epoch, problem)
             shared, private = self._desk.memories(problem, workloads)
             yield _Table(rules, workloads, reference, shared, private, seed, random.Random(f"{seed}/order"))

@@ -321,7 +321,7 @@ def _environment(device: Device, cache: Path | None) -> dict[str, str]:
         environment |= {
             "TORCHINDUCTOR_CACHE_DIR": str(cache),
             "TORCHINDUCTOR_COMPILE_THREADS": "1",  # a pool of workers would be forked into every child
-            # Believe /proc/cpuinfo about vector instructions: compiling a probe of each takes 25 s of the minute.
+            # Believe /proc/cpuinfo about vector instructions: compiling probes takes 25 s of the minute.
             "TORCHINDUCTOR_VEC_ISA_OK": "1",
         }
     return environment
