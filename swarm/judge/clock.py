@@ -15,7 +15,7 @@ from swarm.errors import Refused
 from swarm.judge.timing import Contradicted
 from swarm.languages.protocol import Failure
 
-SHARED = 0.1
+SHARED = 0.15
 """Of the cores' time: where others had more of it, the judge's clock proves nothing about a candidate."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 BUSY_COLUMNS = (1, 2, 3, 6, 7, 8)
