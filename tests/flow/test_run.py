@@ -71,7 +71,7 @@ def verdicts(paths: RunPaths) -> dict[str, float]:
 
 @pytest.mark.timeout(300)
 def test_a_run_finds_a_faster_kernel_and_ends_by_itself(root: RunRoot) -> None:
-    root.config.write_text(TOML.replace("baseline_s = 5", "baseline_s = 60"))  # a whole T_b, torch.compile's too
+    root.config.write_text(TOML.replace("baseline_s = 5", "baseline_s = 60"))  # time for torch.compile
     write_double(root.problem("broken"))
     (root.problem("broken") / "workload.jsonl").write_text("{}\n")
     with swarm_run("--minutes", "2", "--json") as run:
