@@ -24,7 +24,6 @@ from typing import Self
 
 from swarm.baseline import NOT_IN_TIME, Baseline, Contender, files_hash, to_json
 from swarm.device import Device, other_cores
-from swarm.errors import Refused
 from swarm.judge import timing
 from swarm.judge.desk import Desk
 from swarm.judge.judge import versions
@@ -33,7 +32,6 @@ from swarm.judge.runner import Slot
 from swarm.judge.sitting import Sitting
 from swarm.judge.slots import Buffer, Memory, shapes
 from swarm.judge.wire import receive, send
-from swarm.languages import toolchain
 from swarm.languages.protocol import Failure
 from swarm.locks import device_lock_path, held
 from swarm.problem import Problem, problem_from_files
@@ -149,7 +147,6 @@ class Compiler:
         return self._thread.submit(self._compile, problem)
 
     def _compile(self, problem: Problem) -> Reference:
-        toolchain.compiler()  # Refused, with the remedy, is a better reason than torch's
         reference = self._references.get(problem.name, problem.name, problem.definition, is_wider=False)
         reference.load(COMPILED, problem.reference, compiled=True)
         calls = [input_specs(problem.definition, workload) for workload in problem.workloads_on(self._device)]
@@ -171,27 +168,30 @@ class Bench:
 
     def plain(self, problem: Problem) -> list[Contender]:
         """Time eager torch and, if the problem has one, its baseline.py."""
-        try:
-            reference = self._desk.reference(problem.name, problem)
-            found = [self._time(problem, reference, "reference", EAGER)]
-            if problem.baseline is not None:
-                reference.load(LIBRARY, problem.baseline)
-                found.append(self._time(problem, reference, LIBRARY, LIBRARY))
-        except InvalidReference as error:
-            self._desk.references.drop(problem.name, error)
-            return [missing(EAGER, str(error))]
+        found = [self._plain(problem, EAGER, problem.reference)]
+        if problem.baseline is not None:
+            found.append(self._plain(problem, LIBRARY, problem.baseline))
         return found
 
     def compiled(self, problem: Problem, compiling: Future[Reference]) -> Contender:
         """Time what torch compiles, once it is compiled."""
         try:
             reference = compiling.result(max(0.0, self._deadline - time.monotonic()))
-            return self._time(problem, reference, COMPILED, COMPILED)
-        except (TimeoutError, InvalidReference, Refused, RuntimeError) as error:
+            return self._time(problem, reference, COMPILED)
+        except (TimeoutError, InvalidReference, RuntimeError) as error:
             is_late = time.monotonic() >= self._deadline
             return missing(COMPILED, NOT_IN_TIME if is_late else str(error))
 
-    def _time(self, problem: Problem, reference: Reference, function: str, name: str) -> Contender:
+    def _plain(self, problem: Problem, name: str, source: str) -> Contender:
+        try:
+            reference = self._desk.reference(problem.name, problem)
+            reference.load(name, source)
+            return self._time(problem, reference, name)
+        except InvalidReference as error:
+            self._desk.references.drop(problem.name, error)
+            return missing(name, str(error))
+
+    def _time(self, problem: Problem, reference: Reference, name: str) -> Contender:
         times_us: dict[str, float] = {}
         reasons = []
         workloads = problem.workloads_on(self._desk.device)
@@ -202,7 +202,7 @@ class Bench:
                 reasons.append(f"no time was left for workload {workload.uuid}")
                 continue
             sitting = Sitting(problem, workload, self._tests, expected, shared, private, self._seed)
-            caller = ReferenceCaller(reference, function, problem, workload, shared)
+            caller = ReferenceCaller(reference, name, problem, workload, shared)
             timed = timing.measure(sitting, caller, None, self._rng)
             if isinstance(timed, Failure):
                 reasons.append(f"{timed.status}: {timed.reason}")

@@ -48,3 +48,11 @@ def test_what_is_not_compiled_in_time_is_left_out_and_said(tmp_path: Path) -> No
     assert by_name["compile"].times_us == {}
     assert "had not compiled it" in by_name["compile"].missing
     assert item.remarks == [f"good: T_b without compile: {by_name['compile'].missing}"]
+
+
+def test_a_baseline_that_cannot_be_loaded_leaves_the_others_alone(tmp_path: Path) -> None:
+    broken = problem_from_files(files() | {"baseline.py": b"raise ValueError('no')\n"}, "broken")
+    [item] = baseline.measure([broken], COORDINATION.read_bytes(), cpu_device(), tmp_path, 0.5)
+    eager, library, _ = item.contenders
+    assert set(eager.times_us) == {"rows-7", "rows-200"}
+    assert (library.name, library.times_us, library.missing) == ("baseline.py", {}, "ValueError: no")
