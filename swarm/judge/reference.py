@@ -26,6 +26,8 @@ from swarm.workload import Workload
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S, CALL_S, COMPILE_S = 120.0, 60.0, 120.0
+PARENT_END_S = 0.2
+"""Its children die with it; it is seen to have ended a moment later."""
 KEPT = 16
 LIMITS = sandbox.Limits(
     memory_bytes=64 * sandbox.GIB,
@@ -236,7 +238,13 @@ class References:
         return reference
 
     def drop(self, key: str, error: InvalidReference) -> None:
-        """Forget a reference that failed; a hung one can only be ended with all the others."""
+        """Forget a reference that failed; a hung one can only be ended with all the others.
+
+        RuntimeError if they all died, of a lack of memory for example: that is not this problem's fault.
+        """
+        if self._process is not None and self._process.wait(PARENT_END_S) is not None:
+            self.close()
+            raise RuntimeError(f"the process of all references died: {error}") from error
         if error.is_hung:
             self.close()
         elif key in self._open:
@@ -265,7 +273,12 @@ class References:
         assert self._control is not None
         mine, theirs = socket.socketpair()
         with theirs:
-            send(self._control, b"open", [theirs.fileno()])
+            try:
+                send(self._control, b"open", [theirs.fileno()])
+            except Closed:
+                mine.close()
+                self.close()
+                raise RuntimeError("the process of all references died") from None
         return mine
 
     def _start(self) -> None:
