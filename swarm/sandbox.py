@@ -152,8 +152,9 @@ class Process:
         deadline = time.monotonic() + timeout_s
         open_fds = [self.log_fd, self._status_fd]
         while self._status_fd in open_fds:
-            ready, _, _ = select.select(open_fds, [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
+            left_s = deadline - time.monotonic()
+            ready, _, _ = select.select(open_fds, [], [], max(0.0, left_s))
+            if not ready or (left_s < 0 and self._status_fd not in ready):  # some print without an end
                 return None
             if self.log_fd in ready and not self.drain():
                 open_fds.remove(self.log_fd)

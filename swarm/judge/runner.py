@@ -132,9 +132,10 @@ class Runner:
                 answer = self._receive(limit_s)
             if isinstance(answer, Failure):
                 self._failure = replace(answer, reason=f"{answer.reason}, while it was being loaded")
-            elif answer != READY:
-                self._failure = self._told(answer, b"")
+                return self._failure
             self._stop()
+            if answer != READY:
+                self._failure = self._told(answer, b"")
         return self._failure
 
     def call(self, slots: Sequence[Slot], timeout_s: float | None = None) -> list[int] | Failure:
@@ -158,10 +159,11 @@ class Runner:
             limit_s = self._timeout_s if timeout_s is None else timeout_s
             answer = self._receive(limit_s)
         self.wall_ns = time.monotonic_ns() - start_ns
-        self._stop()
         if isinstance(answer, Failure):
-            self._failure = answer
-        elif len(answer) == WORD * (1 + len(slots)) and answer.startswith(nonce):
+            self._failure = answer  # and its process is gone: its id may be another's by now
+            return answer
+        self._stop()
+        if len(answer) == WORD * (1 + len(slots)) and answer.startswith(nonce):
             claims = list(struct.unpack(f"<{len(slots)}q", answer[WORD:]))
             if min(claims) > 0 and sum(claims) <= self.wall_ns:
                 return claims
@@ -231,7 +233,7 @@ class Runner:
                 if self.pid is None and ancillary:
                     self.pid = struct.unpack("iII", ancillary[0][2])[0]
                 return data
-            if not ready:
+            if not ready or time.monotonic() > deadline:  # some print without an end
                 self._process.close()
                 return Failure(Status.TIMEOUT, f"did not answer within {limit_s:g} s", self.log)
             if not self._process.drain():
