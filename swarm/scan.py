@@ -11,6 +11,7 @@ import io
 import re
 import tokenize
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 
 from swarm.errors import BadInput
 from swarm.protocol import Rules
@@ -60,12 +61,13 @@ def without_comments(text: str, source: str) -> str:
 
 
 def _without_python_comments(text: str) -> str:
-    """Do so for a source that parses."""
+    """Do so for a source that parses; what only the tokenizer does not understand keeps its comments."""
     lines = text.split("\n")
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column]
+    with suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                row, column = token.start
+                lines[row - 1] = lines[row - 1][:column]
     return "\n".join(lines)
 
 

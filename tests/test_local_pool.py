@@ -96,3 +96,12 @@ def test_closing_leaves_no_process_behind(pool: LocalPool) -> None:
     pool.close()
     _, alive = psutil.wait_procs(before, timeout=20)
     assert alive == []
+
+
+def test_what_cannot_be_compiled_ahead_does_not_hold_up_the_others(pool: LocalPool) -> None:
+    files = numbered(1).problem_files | {"COORDINATION.md": b"\xff is not UTF-8"}
+    pool.submit(replace(numbered(1), epoch="broken", problem_files=files))
+    pool.submit(numbered(2))
+    found = {item.job.id: item for item in finished(pool, 2)}
+    assert isinstance(found["job-1"], Lost)
+    assert isinstance(found["job-2"], Done)

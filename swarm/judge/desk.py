@@ -115,11 +115,12 @@ class Desk:
         return self._controls[kind]
 
     def _sized(self, memory: Memory | None, size: int) -> Memory:
+        if memory is not None and size <= memory.arena.size <= KEPT_FACTOR * size:
+            return memory
+        other = Memory(Arena(size), self.native, self._rng)  # if that is refused, the old one is still good
         if memory is not None:
-            if size <= memory.arena.size <= KEPT_FACTOR * size:
-                return memory
             memory.arena.close()
-        return Memory(Arena(size), self.native, self._rng)
+        return other
 
 
 class EmptyCandidate:

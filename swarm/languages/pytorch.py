@@ -31,10 +31,11 @@ class Pytorch:
         for name, data in sources.items():
             try:
                 compile(data, name, "exec", dont_inherit=True)
-            except (SyntaxError, ValueError) as error:
+            except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                 line = getattr(error, "lineno", None)
                 place = f"{name}:{line}" if line else name
-                return Failure(Status.COMPILE_ERROR, f"{place}: {error.args[0]}")
+                reason = error.args[0] if error.args else "nested too deeply"
+                return Failure(Status.COMPILE_ERROR, f"{place}: {reason}")
         folder = _keep(sources, cache / "sources")
         assert manifest.entry is not None  # the manifest's own rule for host languages
         return Artifact(Kind.PYTHON, folder, manifest.entry)

@@ -61,15 +61,18 @@ class JudgeProcess:
         with theirs, self._log.open("ab") as log, self._ending:
             if self._is_over:
                 raise JudgeDied("the pool is closed")
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "swarm.judge.main", str(theirs.fileno()), *self._arguments],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=os.environ | {"PYTHONPATH": _python_path()},
-                start_new_session=True,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "swarm.judge.main", str(theirs.fileno()), *self._arguments],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=os.environ | {"PYTHONPATH": _python_path()},
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise JudgeDied(f"the judge cannot be started: {error}") from error
         if self._receive(START_S) != READY:
             raise JudgeDied("the judge did not say that it is ready")
 
@@ -109,7 +112,8 @@ class JudgeProcess:
         process = self._process
         if process is not None:
             process.kill()
-            process.wait(END_S)
+            with suppress(subprocess.TimeoutExpired):  # it waits for a disk; it will not come back
+                process.wait(END_S)
 
     def _receive(self, timeout_s: float) -> bytes:
         assert self._peer is not None
@@ -198,7 +202,7 @@ class LocalPool:
                 if self._is_closing:
                     return
                 job = self._uncompiled[0]
-            with suppress(SwarmError):
+            with suppress(Exception):  # the judge meets it again and says so; this thread must go on
                 build(job.candidate.files, frozen(job), device, self._cache)
             with self._changed:
                 self._verdicts.append(self._uncompiled.popleft())
@@ -209,8 +213,10 @@ class LocalPool:
 
     def _serve(self, index: int) -> None:
         judge = self._judges[index]
-        with suppress(JudgeDied):  # the first job will say why
+        try:
             judge.start()
+        except JudgeDied:  # the first job starts it again, and will say why
+            judge.stop()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closing or self._comparisons or self._verdicts)
