@@ -48,8 +48,8 @@ def t_sol_us(flops: float | None, bytes_moved: float, peaks: Peaks, dtype: str) 
 def sol_score(t_k_us: float | None, t_b_us: float, t_sol: float) -> float | None:
     """Return S: 0.5 at the baseline, 1 at the limit, 0 for a failure (None); None if undefined.
 
-    S is undefined where the baseline is at or below the limit. A time below the limit is not better than the
-    limit: such a result is quarantined, and until a person has looked it scores 1.
+    S is undefined where the baseline is at or below the limit. A time below the limit scores 1 as well: a
+    little below is the noise of the peaks, and what is far below is quarantined.
     """
     if t_b_us <= t_sol:
         return None
