@@ -75,6 +75,14 @@ def test_without_a_baseline_there_is_no_speedup_but_there_is_one_over_the_seed()
     assert got.speedup_over_seed == pytest.approx(4)
 
 
+def test_an_attempt_that_failed_at_its_first_workload_does_not_take_the_limit_of_the_others_away() -> None:
+    best = verdict("best", 20, 50)
+    first = WorkloadResult("w0", Status.TIMEOUT, "took too long", t_sol_us=10.0)
+    failed = replace(best, tree="failed", status=Status.TIMEOUT, workloads=(first,))
+    shown = replace(history(verdict("seed", 80, 200), best), verdicts=(best, failed))
+    assert row(shown).share_of_limit == row(history(best)).share_of_limit is not None
+
+
 def test_a_baseline_of_other_workloads_is_not_compared() -> None:
     assert row(history(verdict("seed", 80, 80), baseline=(40,))).speedup is None
 

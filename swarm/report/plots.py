@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from swarm.report.history import History
-from swarm.report.scoreboard import workload_scores
+from swarm.report.scoreboard import limits_of, workload_scores
+from swarm.verdict import geometric_mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,12 +120,11 @@ def _progress(axes: Axes, history: History, start_s: float, end_s: float) -> Non
         )
     lines = (
         ("T_b", BASELINE, (0, (4, 3)), list(history.baseline_us.values())),
-        ("T_SOL", LIMIT, (0, (1, 2)), _limits(history)),
+        ("T_SOL", LIMIT, (0, (1, 2)), list(limits_of(history).values())),
     )
     for label, color, dashes, values in lines:
         if values:
-            level = math.exp(math.fsum(map(math.log, values)) / len(values))
-            axes.axhline(level, color=color, linestyle=dashes, linewidth=1.1, label=label)
+            axes.axhline(geometric_mean(values), color=color, linestyle=dashes, linewidth=1.1, label=label)
     axes.set_yscale("log")
     axes.set_title(history.name)
     axes.set_xlim(left=0, right=max(minutes(end_s) * 1.02, 0.1))
@@ -143,12 +143,6 @@ def _plain_ticks(axes: Axes) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=subs))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _limits(history: History) -> list[float]:
-    for verdict in reversed(history.passed):
-        return [w.t_sol_us for w in verdict.workloads if w.t_sol_us is not None]
-    return []
 
 
 def _strips(axes: Axes, shown: Sequence[tuple[History, dict[str, float], dict[str, float]]]) -> None:

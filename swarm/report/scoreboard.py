@@ -67,7 +67,7 @@ def row(history: History) -> Row:
     best = _times(history.champion)
     seed = _times(history.seed)
     baseline = dict(history.baseline_us)
-    limits = _limits(history)
+    limits = limits_of(history)
     return Row(
         name=history.name,
         t_seed_us=_mean(seed),
@@ -107,7 +107,13 @@ def to_json(board: Scoreboard) -> str:
 
 def workload_scores(history: History, verdict: Verdict | None) -> dict[str, float]:
     """Return S by workload uuid for `verdict`, without those where it is undefined; a failure is 0."""
-    return _scores(_times(verdict), history.baseline_us, _limits(history))
+    return _scores(_times(verdict), history.baseline_us, limits_of(history))
+
+
+def limits_of(history: History) -> dict[str, float]:
+    """Return T_SOL by workload, as last stated: a verdict that failed has it for some workloads only."""
+    workloads = [w for verdict in history.verdicts for w in verdict.workloads]
+    return {w.uuid: w.t_sol_us for w in workloads if w.t_sol_us is not None}
 
 
 def scores_of(verdict: Verdict, baseline_us: Mapping[str, float]) -> dict[str, float]:
@@ -141,15 +147,6 @@ def _times(verdict: Verdict | None) -> dict[str, float]:
     if verdict is None or verdict.status is not Status.PASSED:
         return {}
     return {w.uuid: w.time_us for w in verdict.workloads if w.time_us is not None}
-
-
-def _limits(history: History) -> dict[str, float]:
-    """T_SOL by workload: the same in every verdict of an epoch, so the newest that has them will do."""
-    for verdict in reversed(history.verdicts):
-        limits = {w.uuid: w.t_sol_us for w in verdict.workloads if w.t_sol_us is not None}
-        if limits:
-            return limits
-    return {}
 
 
 def _mean(times: dict[str, float]) -> float | None:
