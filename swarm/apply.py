@@ -53,8 +53,10 @@ def _assign(decision: Assign | Reassign, hub: Hub) -> WorkBranch | None:
 
 
 def _merge(decision: Merge, hub: Hub, output: Output, sol_score: SolScore) -> None:
-    submissions = {item.commit: item for item in hub.commits(decision.problem)}
-    candidate = submissions[decision.candidate]
+    candidate = next((s for s in hub.commits(decision.problem) if s.commit == decision.candidate), None)
+    if candidate is None:
+        log.warning("%s: not merged: the problem has a new epoch", decision.problem)
+        return
     score = sol_score(decision.problem, decision.candidate)
     trailers = {
         "Speedup": "" if decision.speedup is None else f"{decision.speedup:.3f}",
@@ -67,7 +69,7 @@ def _merge(decision: Merge, hub: Hub, output: Output, sol_score: SolScore) -> No
     message = format_message(f"Merge: {candidate.subject}", body, output.trailing(trailers))
     try:
         hub.merge(decision.problem, decision.candidate, decision.champion, message)
-    except Raced as error:  # a new epoch, for example; the next decision sees it
+    except Raced as error:  # the next decision sees why
         log.warning("%s: not merged: %s", decision.problem, error)
         return
     log.info("%s: merged %s: %s", decision.problem, decision.candidate[:8], decision.reason)

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from statistics import fmean
 
 from swarm.baseline import load_baseline
 from swarm.device import Device
+from swarm.errors import BadInput
 from swarm.hub import Hub
 from swarm.layout import RunRoot
 from swarm.ledger import Ledger
 from swarm.report.scoreboard import scores_of
 from swarm.verdict import verdict_key
 
+log = logging.getLogger(__name__)
+
 
 def score_of(
     root: RunRoot, hub: Hub, ledger: Ledger, device: Device, problem: str, commit: str
 ) -> float | None:
     """Return S of the commit's tree; None if baseline or verdict is missing, or S is undefined."""
-    baseline = load_baseline(root, device.model, problem)
+    try:
+        baseline = load_baseline(root, device.model, problem)
+    except BadInput as error:  # the report says so, too; a merge need not wait for it
+        log.warning("%s", error)
+        return None
     one = next((s for s in hub.commits(problem) if s.commit == commit), None)
     if baseline is None or one is None:
         return None
