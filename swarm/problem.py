@@ -61,7 +61,6 @@ class Problem:
     workloads: tuple[Workload, ...]
     cpu_workloads: tuple[Workload, ...]
     settings: ProblemSettings
-    fast_reference: str | None
     baseline: str | None
     seeds: dict[str, dict[str, bytes]]
     """Language -> the files of its solution/ folder."""
@@ -184,7 +183,6 @@ def problem_from_files(
         workloads=workloads(WORKLOAD_FILE),
         cpu_workloads=workloads(CPU_WORKLOAD_FILE),
         settings=parse_settings(own.get(SETTINGS_FILE, b""), where + SETTINGS_FILE, definition),
-        fast_reference=_text(own, FAST_REFERENCE_FILE, where),
         baseline=_text(own, BASELINE_FILE, where),
         seeds=_seeds(own, where),
         files={path: data for path, data in own.items() if not path.startswith(SEEDS)},

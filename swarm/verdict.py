@@ -138,7 +138,6 @@ class WorkloadRatio:
     low: float
     high: float
     quads: int
-    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

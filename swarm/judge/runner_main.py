@@ -86,8 +86,7 @@ def _serve_python(spec: SimpleNamespace, control: socket.socket) -> None:
             gc.freeze()  # what a call leaves behind is looked through once, not before every request
             answer = nonce
             for arguments in slots.unpack(words):
-                claimed, _ = timed(native, run, arguments)
-                answer += claimed.to_bytes(WORD, "little", signed=True)
+                answer += _timed(native, run, arguments).to_bytes(WORD, "little", signed=True)
             control.send(answer)
     except (Exception, SystemExit) as error:  # whatever a candidate raises is told in its own words
         print(traceback.format_exc(), flush=True)
@@ -154,16 +153,15 @@ class _Slots:
         )
 
 
-def timed(native: ctypes.PyDLL, run: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[int, Any]:
-    """Call `run` by the clock that times native candidates; return nanoseconds and what it returned."""
+def _timed(native: ctypes.PyDLL, run: Callable[..., Any], arguments: tuple[Any, ...]) -> int:
+    """Call `run` by the clock that times native candidates; return nanoseconds."""
     native.swarm_timed_python.restype = ctypes.c_int64
     result = ctypes.py_object()
-    claimed = native.swarm_timed_python(
+    claimed: int = native.swarm_timed_python(
         ctypes.py_object(run), ctypes.py_object(arguments), ctypes.byref(result)
     )
-    value = result.value
     ctypes.pythonapi.Py_DecRef(result)  # the reference that the call itself returned
-    return claimed, value
+    return claimed
 
 
 def _integer(word: bytes) -> int:

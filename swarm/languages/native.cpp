@@ -59,10 +59,9 @@ bool transfer(int fd, void* data, size_t bytes, bool sending) {
 
 extern "C" {
 
-// Map `bytes` of shared memory (or, with fd -1, memory of our own) with all pages present.
+// Map `bytes` of shared memory with all pages present.
 void* swarm_map(int fd, size_t bytes) {
-  const int kind = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kind | MAP_POPULATE, fd, 0);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }
 

@@ -1,4 +1,4 @@
-"""The trusted native code (native.cpp) as Python functions: flush, walk, populate, calibration kernels.
+"""The trusted native code (native.cpp) as Python functions: flush, walk, calibration kernels.
 
 The runners load the same library for their clock and their call site.
 """
