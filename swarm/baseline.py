@@ -5,9 +5,7 @@ Measuring them is the judge's work. A file belongs to a device model and to the 
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from swarm.durable import write_atomic
@@ -63,14 +61,6 @@ class Baseline:
     def remarks(self) -> list[str]:
         """Return what a reader of a speedup should know, a sentence per contender without times."""
         return [f"{self.problem}: T_b without {c.name}: {c.missing}" for c in self.contenders if c.missing]
-
-
-def files_hash(files: Mapping[str, bytes]) -> str:
-    """Name the files of a problem by what they say."""
-    digest = hashlib.sha256()
-    for path, data in sorted(files.items()):
-        digest.update(f"{path}\0{len(data)}\0".encode() + data)
-    return digest.hexdigest()
 
 
 def to_json(baseline: Baseline) -> bytes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from swarm.durable import write_atomic
+from swarm.durable import write_if_new
 from swarm.errors import BadInput
 from swarm.layout import NAME, WorkBranch, parse_ref
 
@@ -86,13 +86,7 @@ def read(
 
 def write(path: Path, board: Board, columns: Sequence[str] = PROBLEM_COLUMNS) -> None:
     """Replace the board, unless it already says the same."""
-    data = render(board, columns).encode()
-    try:
-        if path.read_bytes() == data:
-            return
-    except FileNotFoundError:
-        pass
-    write_atomic(path, data)
+    write_if_new(path, render(board, columns).encode())
 
 
 def render(board: Board, columns: Sequence[str] = PROBLEM_COLUMNS) -> str:

@@ -36,6 +36,14 @@ def write_atomic(path: Path, data: bytes) -> None:
         _sync_folder(path.parent)
 
 
+def write_if_new(path: Path, data: bytes) -> None:
+    """Put `data` at `path`, unless that is what it says already: nobody is to look at it again in vain."""
+    with suppress(FileNotFoundError):
+        if path.read_bytes() == data:
+            return
+    write_atomic(path, data)
+
+
 def create_only(path: Path, data: bytes) -> bool:
     """Put `data` at `path` unless something is there; say whether this call did it."""
     with _refusing(path):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Purpose(StrEnum):
@@ -49,7 +51,7 @@ def to_bytes(job: Job) -> bytes:
             "purpose": job.purpose,
             "problem": job.problem,
             "epoch": job.epoch,
-            "problem_files": _encode(job.problem_files),
+            "problem_files": encode_files(job.problem_files),
             "candidate": _tree(job.candidate),
             "champion": None if job.champion is None else _tree(job.champion),
         }
@@ -59,27 +61,28 @@ def to_bytes(job: Job) -> bytes:
 def from_bytes(data: bytes) -> Job:
     raw = json.loads(data)
 
-    def tree(item: dict[str, object]) -> Tree:
-        return Tree(str(item["sha"]), str(item["commit"]), _decode(item["files"]))  # type: ignore[arg-type]
+    def tree(item: dict[str, Any]) -> Tree:
+        return Tree(str(item["sha"]), str(item["commit"]), decode_files(item["files"]))
 
     return Job(
         raw["id"],
         Purpose(raw["purpose"]),
         raw["problem"],
         raw["epoch"],
-        _decode(raw["problem_files"]),
+        decode_files(raw["problem_files"]),
         tree(raw["candidate"]),
         None if raw["champion"] is None else tree(raw["champion"]),
     )
 
 
 def _tree(tree: Tree) -> dict[str, object]:
-    return {"sha": tree.sha, "commit": tree.commit, "files": _encode(tree.files)}
+    return {"sha": tree.sha, "commit": tree.commit, "files": encode_files(tree.files)}
 
 
-def _encode(files: dict[str, bytes]) -> dict[str, str]:
+def encode_files(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Return `files` as JSON can hold them."""
     return {path: base64.b64encode(content).decode() for path, content in files.items()}
 
 
-def _decode(files: dict[str, str]) -> dict[str, bytes]:
+def decode_files(files: Mapping[str, str]) -> dict[str, bytes]:
     return {path: base64.b64decode(content) for path, content in files.items()}

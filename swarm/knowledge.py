@@ -10,9 +10,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from swarm.durable import write_atomic
 from swarm.layout import WorkBranch
 from swarm.status import one_line
 from swarm.verdict import Status
@@ -90,16 +88,6 @@ def render_inbox(worker: str, branch: WorkBranch | None, lore: Mapping[str, Lore
             lines += [f"- {item.problem}: {_quote(won.subject)}, {won.speedup}" for won in item.won[-2:]]
         lines.append("")
     return "\n".join(lines)
-
-
-def write_if_new(path: Path, text: str) -> None:
-    data = text.encode()
-    try:
-        if path.read_bytes() == data:
-            return
-    except FileNotFoundError:
-        pass
-    write_atomic(path, data)
 
 
 def _standing(item: Lore) -> list[str]:

@@ -16,9 +16,10 @@ from swarm import board as boards
 from swarm.apply import SolScore, apply
 from swarm.board import Board, ProblemRow, WorkerRow
 from swarm.changes import Changes
+from swarm.durable import write_if_new
 from swarm.errors import BadInput
 from swarm.hub import Hub
-from swarm.knowledge import Lore, Tried, Won, family_of, render_inbox, render_knowledge, write_if_new
+from swarm.knowledge import Lore, Tried, Won, family_of, render_inbox, render_knowledge
 from swarm.layout import RunPaths, WorkBranch
 from swarm.ledger import Ledger
 from swarm.locks import held
@@ -101,14 +102,13 @@ class Planner:
         if self._protocol is None:
             self._protocol = data, load_protocol(text, str(self.coordination))
         elif self._protocol[0] != data:
-            live = self._protocol[
-                1
-            ]  # what an epoch froze, [tests] among it, changes with the next epoch only
+            live = self._protocol[1]
             try:
                 new = load_protocol(text, str(self.coordination))
             except BadInput as error:
                 log.error("the protocol stays as it was: %s", error)
             else:
+                # What an epoch froze, [tests] among it, changes with the next epoch only.
                 live = live.model_copy(update={"board": new.board, "planner": new.planner})
             self._protocol = data, live
         return self._protocol[1]
@@ -141,10 +141,10 @@ class Planner:
         self._known |= {problem.name: (problem, self._lore(problem)) for problem in changed}
         lore = {problem.name: self._known[problem.name][1] for problem in facts.problems}
         if changed:
-            write_if_new(self.paths.knowledge, render_knowledge(lore.values()))
+            write_if_new(self.paths.knowledge, render_knowledge(lore.values()).encode())
         for row in board.workers:
             text = render_inbox(row.worker, board.assignment(row.worker), lore)
-            write_if_new(self.paths.agent(row.worker).inbox, text)
+            write_if_new(self.paths.agent(row.worker).inbox, text.encode())
 
     def _lore(self, problem: ProblemFacts) -> Lore:
         submissions = {item.commit: item for item in self.hub.commits(problem.name)}

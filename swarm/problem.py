@@ -113,6 +113,11 @@ class Problem:
             kind, tuple(float(expressions.evaluate(a, names, where=where)) for a in arguments)
         )
 
+    def distributions(self, workload: Workload) -> dict[str, Distribution]:
+        """Return how problem.toml wants inputs drawn, by name."""
+        found = {name: self.distribution(name, workload) for name in self.settings.inputs}
+        return {name: distribution for name, distribution in found.items() if distribution is not None}
+
     def sol_flops(self, workload: Workload) -> float | None:
         """Return the FLOPs that problem.toml gives for a workload, if it does."""
         return self._sol("flops", self.settings.sol.flops, workload)
@@ -190,8 +195,7 @@ def problem_from_files(
     for workload in (*problem.workloads, *problem.cpu_workloads):
         problem.sol_flops(workload)
         problem.sol_bytes(workload)
-        for input_name in problem.settings.inputs:
-            problem.distribution(input_name, workload)
+        problem.distributions(workload)
     return problem
 
 

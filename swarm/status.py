@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from swarm.durable import write_atomic
+from swarm.durable import write_if_new
 from swarm.layout import WorkBranch, parse_ref
 
 BRANCH_PREFIX = "refs/heads/"
@@ -43,13 +43,7 @@ class WorkerStatus:
 
 def write(path: Path, status: WorkerStatus) -> None:
     """Replace status.md, unless it already says the same."""
-    data = render(status).encode()
-    try:
-        if path.read_bytes() == data:
-            return
-    except FileNotFoundError:
-        pass
-    write_atomic(path, data)
+    write_if_new(path, render(status).encode())
 
 
 def read(path: Path) -> WorkerStatus | None:

@@ -28,7 +28,7 @@ LAYERS = (
         "protocol", "config", "problem", "definition", "workload", "schema", "expressions", "solution",
         "settings", "scan", "verdict", "sol", "job", "device",
     ),
-    ("layout", "locks", "durable", "stamps", "git", "gitobjects", "messages"),
+    ("layout", "locks", "durable", "contents", "stamps", "git", "gitobjects", "messages"),
     ("errors",),
 )  # fmt: skip
 """Top first; a module may import from its own layer and from those below. `hub` stands for hub_*.py too."""

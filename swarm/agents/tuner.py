@@ -6,11 +6,11 @@ made it, is a point of the same space.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 from swarm.agents.protocol import Attempt, Desk, Progress
 from swarm.agents.search import Known, Point, Space, Value, propose
+from swarm.contents import files_hash
 from swarm.errors import BadInput
 from swarm.solution import load_manifest, with_params
 
@@ -68,11 +68,7 @@ def space_of(files: Mapping[str, bytes]) -> Space:
 
 def family_of(files: Mapping[str, bytes], space: Space) -> str:
     """Name all trees that differ from `files` in nothing but the tuned parameters."""
-    plain = with_params(files, space.params((0,) * len(space.names)))
-    digest = hashlib.sha256()
-    for path in sorted(plain):
-        digest.update(f"{path}\0{len(plain[path])}\0".encode() + plain[path])
-    return digest.hexdigest()
+    return files_hash(with_params(files, space.params((0,) * len(space.names))))
 
 
 def _point_of(desk: Desk, attempt: Attempt, family: str, space: Space) -> Point | None:

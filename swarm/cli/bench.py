@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from swarm.cli.context import (
+    check_hub,
     json_option,
     print_json,
     print_table,
@@ -22,6 +22,7 @@ from swarm.cli.context import (
     stdout,
 )
 from swarm.cli.submit import print_verdict
+from swarm.contents import files_hash
 from swarm.errors import BadInput, Refused
 
 if TYPE_CHECKING:
@@ -133,8 +134,7 @@ def _commit(paths: RunPaths, problem: str, text: str) -> Tree:
     from swarm.hub import Hub
     from swarm.job import Tree
 
-    if not paths.hub.is_dir():
-        raise BadInput(f"run {paths.run!r} has no hub", where=str(paths.hub), remedy="type: swarm run")
+    check_hub(paths)
     with Hub(paths) as hub:
         found = [s for s in hub.commits(problem) if s.commit.startswith(text)] if text else []
         if len({s.commit for s in found}) != 1:
@@ -147,10 +147,7 @@ def _tree(files: Mapping[str, bytes]) -> Tree:
     """Name files that are in no git tree by their content."""
     from swarm.job import Tree
 
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(f"{path}\0{len(files[path])}\0".encode() + files[path])
-    identifier = digest.hexdigest()[:IDENTIFIER_CHARS]
+    identifier = files_hash(files)[:IDENTIFIER_CHARS]
     return Tree(identifier, identifier, dict(files))
 
 

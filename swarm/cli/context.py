@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from swarm.errors import BadInput
 from swarm.layout import RunPaths, RunRoot, find_root
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ def run_of(ctx: click.Context, name: str | None) -> RunPaths:
 
         name = load_config(root).run.name
     return root.run(name)
+
+
+def check_hub(paths: RunPaths) -> None:
+    """Raise BadInput unless the run has branches: it was never started, or is spelt differently."""
+    if not paths.hub.is_dir():
+        raise BadInput(f"run {paths.run!r} has no hub", where=str(paths.hub), remedy="type: swarm run")
 
 
 def print_json(data: object) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from swarm.cli.context import json_option, print_json, print_table, run_of, run_option
+from swarm.cli.context import check_hub, json_option, print_json, print_table, run_of, run_option
 from swarm.errors import BadInput
 from swarm.report.render import microseconds
 
@@ -56,8 +56,7 @@ def entries_of(paths: RunPaths, problem: str) -> list[Entry]:
     from swarm.ledger import Ledger
     from swarm.schema import suggest
 
-    if not paths.hub.is_dir():
-        raise BadInput(f"run {paths.run!r} has no hub", where=str(paths.hub), remedy="type: swarm run")
+    check_hub(paths)
     with Hub(paths) as hub, Ledger(paths) as ledger:
         champions = hub.champions()
         if problem not in champions:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from swarm.baseline import Baseline, files_hash, load_baseline, save_baseline
+from swarm.baseline import Baseline, load_baseline, save_baseline
 from swarm.cli.devices import peaks_of
 from swarm.cli.view import View
+from swarm.contents import files_hash
 from swarm.device import Device
 from swarm.errors import BadInput
 from swarm.judge import baseline as measuring

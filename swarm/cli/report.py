@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from swarm.cli.context import (
+    check_hub,
     json_option,
     print_json,
     print_table,
@@ -39,8 +40,7 @@ def report(ctx: click.Context, run_name: str | None, as_json: bool) -> None:
     from swarm.ledger import Ledger
 
     root, paths = root_of(ctx), run_of(ctx, run_name)
-    if not paths.hub.is_dir():
-        raise BadInput(f"run {paths.run!r} has no hub", where=str(paths.hub), remedy="type: swarm run")
+    check_hub(paths)
     with Hub(paths) as hub, Ledger(paths) as ledger:
         publish(root, paths, hub, ledger, as_json=as_json)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from swarm.cli.context import root_of, run_of, run_option
+from swarm.cli.context import check_hub, root_of, run_of, run_option
 from swarm.cli.leash import take_leash
 from swarm.errors import BadInput, Refused
 
@@ -124,8 +124,7 @@ def _on_duty(ctx: click.Context, run_name: str | None) -> Iterator[Post]:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     device = cpu_device()
     os.sched_setaffinity(0, other_cores())
-    if not paths.hub.is_dir():
-        raise BadInput(f"run {paths.run!r} has no hub", where=str(paths.hub), remedy="type: swarm run")
+    check_hub(paths)
     if stop():
         raise Refused(
             f"run {paths.run!r} is being stopped", where=str(paths.stop), remedy="wait, or delete it"

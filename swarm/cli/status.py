@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from swarm.cli.context import json_option, print_json, run_of, run_option, stderr, stdout
+from swarm.cli.context import check_hub, json_option, print_json, run_of, run_option, stderr, stdout
 from swarm.durable import write_atomic
 from swarm.errors import BadInput, Refused
 from swarm.report.render import microseconds
@@ -78,8 +78,7 @@ def snapshot(paths: RunPaths) -> dict[str, Any]:
     from swarm.ledger import Ledger
     from swarm.role import beats
 
-    if not paths.hub.is_dir():
-        raise BadInput(f"run {paths.run!r} has no hub", where=str(paths.hub), remedy="type: swarm run")
+    check_hub(paths)
     now_s = time.time()
     fault = None
     try:

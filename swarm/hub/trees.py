@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
+from swarm.contents import files_hash
 from swarm.errors import BadInput
 
 NOTES = "NOTES.md"
@@ -35,14 +35,12 @@ def epoch_hash(files: Mapping[str, bytes]) -> str:
     """Name the frozen files by content: of COORDINATION.md only the blocks that verdicts depend on count."""
     from swarm.protocol import frozen_text  # pydantic, which reading a hub does not need
 
-    total = hashlib.sha256()
-    for path in sorted(filter(is_frozen, files)):
-        content = files[path]
-        if path == COORDINATION:
-            content = frozen_text(_text(content))
-        total.update(b"%s\0%d\0" % (path.encode(), len(content)))
-        total.update(content)
-    return total.hexdigest()[:32]
+    frozen = {
+        path: frozen_text(_text(content)) if path == COORDINATION else content
+        for path, content in files.items()
+        if is_frozen(path)
+    }
+    return files_hash(frozen)[:32]
 
 
 def _text(content: bytes) -> str:

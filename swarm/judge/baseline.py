@@ -6,20 +6,20 @@ Storing is `swarm.baseline`'s.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from swarm.baseline import Baseline, parse_baseline
 from swarm.device import Device
 from swarm.errors import Refused
+from swarm.job import encode_files
 from swarm.judge.wire import Closed, receive, send
 from swarm.problem import Problem
 
@@ -67,11 +67,7 @@ def _request(problems: Sequence[Problem], coordination: bytes, device: Device, b
         {
             "device": asdict(device),
             "budget_s": budget_s,
-            "coordination": base64.b64encode(coordination).decode(),
-            "problems": {problem.name: _encoded(problem.files) for problem in problems},
+            "coordination": coordination.decode(),
+            "problems": {problem.name: encode_files(problem.files) for problem in problems},
         }
     ).encode()
-
-
-def _encoded(files: Mapping[str, bytes]) -> dict[str, str]:
-    return {path: base64.b64encode(data).decode() for path, data in files.items()}

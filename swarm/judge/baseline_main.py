@@ -8,7 +8,6 @@ judge's clock.
 
 from __future__ import annotations
 
-import base64
 import json
 import random
 import secrets
@@ -22,8 +21,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from swarm.baseline import NOT_IN_TIME, Baseline, Contender, files_hash, to_json
+from swarm.baseline import NOT_IN_TIME, Baseline, Contender, to_json
+from swarm.contents import files_hash
 from swarm.device import Device, other_cores
+from swarm.job import decode_files
 from swarm.judge import timing
 from swarm.judge.desk import Desk
 from swarm.judge.judge import versions
@@ -84,11 +85,8 @@ def main() -> int:
     peer, cache = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
     raw = json.loads(receive(peer)[0])
     device = Device(**raw["device"] | {"cores": tuple(raw["device"]["cores"])})
-    tests = load_protocol(base64.b64decode(raw["coordination"]).decode()).tests
-    problems = [
-        problem_from_files({path: base64.b64decode(data) for path, data in files.items()}, name)
-        for name, files in raw["problems"].items()
-    ]
+    tests = load_protocol(raw["coordination"]).tests
+    problems = [problem_from_files(decode_files(files), name) for name, files in raw["problems"].items()]
     for baseline in measure(problems, tests, device, cache, raw["budget_s"]):
         send(peer, to_json(baseline))
     return 0

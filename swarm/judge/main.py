@@ -18,10 +18,8 @@ from swarm.device import Device
 from swarm.errors import SwarmError
 from swarm.judge.judge import Judge
 from swarm.judge.peaks import from_json
-from swarm.judge.wire import Closed, receive, send
+from swarm.judge.wire import COMPARISON, ERROR, READY, VERDICT, Closed, receive, send
 from swarm.verdict import Verdict
-
-READY, VERDICT, COMPARISON, ERROR = b"R", b"V", b"C", b"E"
 
 
 def main() -> int:

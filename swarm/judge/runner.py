@@ -29,6 +29,7 @@ from swarm.definition import Definition, TensorSpec
 from swarm.device import Device
 from swarm.errors import Refused
 from swarm.judge.arena import Arena
+from swarm.judge.runner_main import FAILED, HELLO, READY, WORD
 from swarm.languages.native import Native
 from swarm.languages.protocol import Artifact, Failure, Kind
 from swarm.problem import Problem
@@ -42,8 +43,6 @@ END_S = 2.0
 MAX_SLOTS, MAX_ARGUMENTS, MAX_AXES = 64, 128, 64
 """As in native.cpp."""
 MAX_ANSWER = 65_536
-HELLO, READY, FAILED = b"hello", b"ready", b"!"
-WORD = 8
 PYTHON_BYTES = 256 << 20
 """Address space of an interpreter that imports only ctypes."""
 TORCH_BYTES = 6 << 30

@@ -111,9 +111,8 @@ class Sitting:
         self._lay_out_private()
         self._is_custom = workload.is_custom
         self._custom_scalars: tuple[Scalar | None, ...] = ()
-        hints = {name: problem.distribution(name, workload) for name in problem.settings.inputs}
-        known = {name: hint for name, hint in hints.items() if hint is not None}
-        self._source = Inputs(problem.definition, workload, seed, known, problem.files)
+        hints = problem.distributions(workload)
+        self._source = Inputs(problem.definition, workload, seed, hints, problem.files)
         self._expected_of = 0
         self._reference_s = 0.0
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 MAX_FDS = 4
 MAX_BYTES = 1 << 30
 HEADER = struct.Struct("!I")
+READY, VERDICT, COMPARISON, ERROR = b"R", b"V", b"C", b"E"
+"""The first byte of what a judge says."""
 
 
 class Closed(Exception):

@@ -34,9 +34,8 @@ class Workbench:
         self._axes = problem.definition.resolve(workload)
         self._names = tuple(problem.definition.inputs)
         given, self.outputs = shapes(problem.definition, self._axes)
-        hints = {name: problem.distribution(name, workload) for name in problem.settings.inputs}
-        known = {name: hint for name, hint in hints.items() if hint is not None}
-        self._source = Inputs(problem.definition, workload, seed, known, problem.files)
+        hints = problem.distributions(workload)
+        self._source = Inputs(problem.definition, workload, seed, hints, problem.files)
         self._arena = Arena(private_bytes(problem, workload))
         self._bytes = torch.frombuffer(self._arena.memory, dtype=torch.uint8)
         sizes = [s.nbytes for s in given if s is not None] + [s.compared_nbytes for s in self.outputs]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from swarm.contents import files_hash
 from swarm.device import Device
 from swarm.languages.protocol import Artifact, CompileLimits, Failure, Kind
 from swarm.problem import Problem
@@ -43,10 +43,7 @@ class Pytorch:
 
 def _keep(files: Mapping[str, bytes], cache: Path) -> Path:
     """Return a folder with `files`, named by what they are; it appears whole or not at all."""
-    digest = hashlib.sha256()
-    for name, data in sorted(files.items()):
-        digest.update(f"{name}\0{len(data)}\0".encode() + data)
-    folder = cache / digest.hexdigest()[:40]
+    folder = cache / files_hash(files)[:40]
     if folder.exists():
         return folder
     cache.mkdir(parents=True, exist_ok=True)

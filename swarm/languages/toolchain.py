@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from swarm import sandbox
+from swarm.contents import files_hash
 from swarm.device import Device
 from swarm.durable import create_only
 from swarm.errors import Refused
@@ -123,8 +124,7 @@ def _key(files: Mapping[str, bytes], options: Sequence[str]) -> str:
     digest = hashlib.sha256()
     for part in (str(compiler().path), compiler().version, machine(), *options):
         digest.update(part.encode() + b"\0")
-    for name, data in sorted(files.items()):
-        digest.update(f"{name}\0{len(data)}\0".encode() + data)
+    digest.update(files_hash(files).encode())
     return digest.hexdigest()[:40]
 
 

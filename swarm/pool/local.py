@@ -22,15 +22,13 @@ from pathlib import Path
 
 from swarm import job as jobs
 from swarm.device import Device
-from swarm.errors import SwarmError
 from swarm.job import Job, Purpose
 from swarm.judge.build import build, frozen
-from swarm.judge.wire import Closed, receive, send
+from swarm.judge.wire import COMPARISON, READY, VERDICT, Closed, receive, send
 from swarm.pool.protocol import DeviceState, Done, Lost
 from swarm.verdict import comparison_from_json, verdict_from_json
 
 ROOT = Path(__file__).resolve().parents[2]
-READY, VERDICT, COMPARISON, ERROR = b"R", b"V", b"C", b"E"
 START_S, JOB_S = 120.0, 1800.0
 TRIES = 3
 RESTART_S = 1.0

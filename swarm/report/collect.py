@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swarm.hub import Epoch, Hub, Submission
 from swarm.ledger import Ledger
@@ -76,7 +76,7 @@ def _history(
         if (v.epoch, v.judge_version, v.environment.device_model) == (epoch.hash, JUDGE_VERSION, device)
     )
     history = History(problem, reigns, verdicts, baseline_us)
-    return History(problem, reigns, verdicts, baseline_us, _missing(history))
+    return replace(history, missing=_missing(history))
 
 
 def _missing(history: History) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm.baseline import files_hash
+from swarm.contents import files_hash
 from swarm.device import cpu_device
 from swarm.judge import baseline
 from swarm.problem import problem_from_files
