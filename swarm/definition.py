@@ -33,6 +33,7 @@ from swarm.schema import (
 
 REFERENCE_FILE = "reference.py"
 DEFINITION_FILE = "definition.json"
+MAX_SIZE_DIGITS = 18
 
 
 class DType(StrEnum):
@@ -70,11 +71,15 @@ class DType(StrEnum):
         return self.bits == 4
 
 
+Size = Annotated[Int, Field(ge=0, lt=1 << 63)]
+"""Of an axis; a kernel is told it as an int64_t."""
+
+
 class ConstAxis(Frozen):
     """An axis with one size in all workloads."""
 
     type: Literal["const"]
-    value: Int = Field(ge=0)
+    value: Size
     description: str | None = None
 
 
@@ -242,7 +247,7 @@ def _check_names(d: Definition) -> None:
                 raise wrong(
                     f"{group}.{name}", f"name {name!r} is not an identifier", "use letters, digits and '_'"
                 )
-            if group != "axes" and name in d.axes:
+            if group == "inputs" and name in d.axes:
                 raise wrong(f"{group}.{name}", f"{name!r} is an axis too", "rename one of them")
             if group == "outputs" and name in d.inputs:
                 raise wrong(f"{group}.{name}", f"{name!r} is an input too", "rename one of them")
@@ -257,6 +262,12 @@ def _check_shapes(d: Definition) -> None:
                         f"{group}.{name}.shape",
                         f"{dim!r} is neither a number nor an axis",
                         suggest(dim, d.axes),
+                    )
+                if len(dim) > MAX_SIZE_DIGITS and dim not in d.axes:
+                    raise wrong(
+                        f"{group}.{name}.shape",
+                        f"{shown(dim)} is too large",
+                        f"use at most {MAX_SIZE_DIGITS} digits",
                     )
 
 

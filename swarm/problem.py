@@ -18,7 +18,8 @@ from swarm.layout import check_name
 from swarm.protocol import Tests
 from swarm.schema import decode, suggest
 from swarm.settings import Distribution, ProblemSettings, parse_settings, split
-from swarm.workload import Workload, parse_workloads
+from swarm.tensorfile import tensor_bytes
+from swarm.workload import SafetensorsInput, Workload, parse_workloads
 
 SETTINGS_FILE = "problem.toml"
 WORKLOAD_FILE = "workload.jsonl"
@@ -109,9 +110,17 @@ class Problem:
         where = f"{self.name}/{SETTINGS_FILE}: inputs.{input_name}"
         kind, arguments = split(text)
         names = self._names(workload)
-        return Distribution(
+        found = Distribution(
             kind, tuple(float(expressions.evaluate(a, names, where=where)) for a in arguments)
         )
+        fault = found.fault(self.definition.inputs[input_name].dtype)
+        if fault:
+            raise BadInput(
+                f"nothing can be drawn from {text!r} in workload {workload.uuid!r}: {fault}",
+                where=where,
+                remedy="correct its arguments",
+            )
+        return found
 
     def distributions(self, workload: Workload) -> dict[str, Distribution]:
         """Return how problem.toml wants inputs drawn, by name."""
@@ -196,7 +205,25 @@ def problem_from_files(
         problem.sol_flops(workload)
         problem.sol_bytes(workload)
         problem.distributions(workload)
+        _check_tensors(problem, workload)
     return problem
+
+
+def _check_tensors(problem: Problem, workload: Workload) -> None:
+    """Raise BadInput unless the tensors that a workload takes from files are there."""
+    axes = problem.definition.resolve(workload)
+    for name, item in workload.inputs.items():
+        if isinstance(item, SafetensorsInput):
+            dtype, shape = problem.definition.inputs[name].dtype, problem.definition.shape(name, axes)
+            try:
+                tensor_bytes(problem.files, item.path, item.tensor_key, dtype, shape or ())
+            except BadInput as error:
+                place = f"{error.where}: " if error.where else ""
+                raise BadInput(
+                    f"{place}{error.what}",
+                    where=f"{problem.name}: workload {workload.uuid}: inputs.{name}",
+                    remedy=error.remedy,
+                ) from None
 
 
 def _check_files(files: Mapping[str, bytes], where: str, warnings: list[str] | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import difflib
 import json
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -86,12 +87,14 @@ def read_json(data: bytes, where: str) -> object:
     """Parse one JSON value; duplicate keys and NaN are errors."""
     text = decode(data, where)
     try:
-        return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+        return json.loads(
+            text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=_finite
+        )
     except json.JSONDecodeError as error:
         raise BadInput(
             f"not JSON: {error.msg}", where=f"{where}:{error.lineno}", remedy="correct the syntax there"
         ) from None
-    except (_BadJson, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: an integer of thousands of digits
         raise BadInput(f"not JSON: {error}", where=where, remedy="correct it") from None
 
 
@@ -106,6 +109,8 @@ def read_toml(text: str, where: str, first_line: int = 1) -> dict[str, Any]:
         raise BadInput(
             f"not TOML: {what}", where=f"{where}:{number}", remedy="correct the syntax there"
         ) from None
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits, or too many brackets
+        raise BadInput(f"not TOML: {error}", where=f"{where}:{first_line}", remedy="correct it") from None
 
 
 def read_python(text: str) -> ast.Module:
@@ -267,6 +272,13 @@ def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
         names = [name for name, _ in pairs]
         raise _BadJson(f"key {next(n for n in names if names.count(n) > 1)!r} appears twice")
     return result
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise _BadJson(f"the number {text[:SHOWN_CHARS]} is too large")
+    return value
 
 
 def _no_constant(name: str) -> object:

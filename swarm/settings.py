@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from swarm import expressions
-from swarm.definition import Definition
+from swarm.definition import Definition, DType
 from swarm.errors import BadInput
 from swarm.schema import Flag, Frozen, decode, parse, read_toml, suggest, toml_fields, wrong
 from swarm.workload import Tolerance
@@ -46,6 +46,30 @@ class Distribution:
 
     kind: DistributionKind
     arguments: tuple[float, ...] = ()
+
+    def fault(self, dtype: DType) -> str:
+        """Say why no value of an input of `dtype` can be drawn from it; empty if values can."""
+        match self.kind, self.arguments:
+            case DistributionKind.NORMAL, (_, deviation) if deviation < 0:
+                return "its deviation is negative"
+            case DistributionKind.BERNOULLI, (probability,) if not 0 <= probability <= 1:
+                return "its probability is not between 0 and 1"
+            case DistributionKind.UNIFORM, (low, high) if low > high:
+                return "its low end is above its high end"
+            case DistributionKind.INT, (low, high):
+                return _int_fault(low, high, dtype)
+        return ""
+
+
+def _int_fault(low: float, high: float, dtype: DType) -> str:
+    if not (low.is_integer() and high.is_integer()):
+        return "its ends are not integers"
+    if low >= high:
+        return "it is empty: the high end is not in it"
+    least, most = (0, 1) if dtype is DType.BOOL else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
+    if not dtype.is_float and (low < least or high - 1 > most):
+        return f"{dtype} holds {least} to {most} only"
+    return ""
 
 
 class SolSettings(Frozen):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, Tag, model_validator
 
-from swarm.definition import Definition, TensorSpec
+from swarm.definition import Definition, DType, Size, TensorSpec
 from swarm.errors import BadInput
 from swarm.schema import (
     Flag,
     Float,
     Frozen,
-    Int,
     json_fields,
     parse,
     read_json,
@@ -74,7 +74,7 @@ class Tolerance(Frozen):
     max_atol: Float | None = Field(default=None, ge=0, allow_inf_nan=False)
     max_rtol: Float | None = Field(default=None, ge=0, allow_inf_nan=False)
     required_matched_ratio: Float | None = Field(default=None, gt=0, le=1)
-    max_error_cap: Float | None = Field(default=None, gt=0)
+    max_error_cap: Float | None = Field(default=None, gt=0, allow_inf_nan=False)
     allow_negative_inf: Flag | None = None
 
 
@@ -82,7 +82,7 @@ class Workload(Frozen):
     """One line of workload.jsonl."""
 
     uuid: str = Field(min_length=1, max_length=200)
-    axes: dict[str, Annotated[Int, Field(ge=0)]]
+    axes: dict[str, Size]
     inputs: dict[str, InputDescriptor]
     tolerance: Tolerance | None = None
 
@@ -166,19 +166,35 @@ def _mismatches(item: object, spec: TensorSpec, definition: Definition) -> Itera
             "it is custom, but the definition has no custom_inputs_entrypoint",
             "name the function that makes it",
         )
-    if isinstance(item, ScalarInput):
-        if not spec.is_scalar:
-            yield "a scalar is given for a tensor", "use random, safetensors or custom"
-        elif spec.dtype.value == "bool" and not isinstance(item.value, bool):
-            yield f"{shown(item.value)} is not a boolean", "write true or false"
-        elif spec.dtype.value.startswith("int") and (
-            isinstance(item.value, bool) or item.value != int(item.value)
-        ):
-            yield f"{shown(item.value)} is not an integer", f"the input is {spec.dtype.value}"
-        elif spec.dtype.is_float and isinstance(item.value, bool):
-            yield f"{shown(item.value)} is not a number", f"the input is {spec.dtype.value}"
+    if isinstance(item, ScalarInput) and not spec.is_scalar:
+        yield "a scalar is given for a tensor", "use random, safetensors or custom"
+    elif isinstance(item, ScalarInput):
+        yield from _scalar_mismatches(item.value, spec)
     if isinstance(item, SafetensorsInput):
         if spec.is_scalar:
             yield "a tensor is given for a scalar", "use scalar"
         if item.path.startswith("/") or ".." in item.path.split("/"):
             yield f"path {item.path!r} leaves the folder", "use a relative path without '..'"
+
+
+def scalar_fault(value: object, spec: TensorSpec) -> str:
+    """Say why `value` is none of a scalar input; empty if it is one."""
+    if not isinstance(value, bool | int | float):
+        return f"{shown(value)} is not a scalar"
+    return next((what for what, _ in _scalar_mismatches(value, spec)), "")
+
+
+def _scalar_mismatches(value: bool | int | float, spec: TensorSpec) -> Iterator[tuple[str, str]]:
+    remedy = f"the input is {spec.dtype.value}"
+    if spec.dtype is DType.BOOL:
+        if not isinstance(value, bool):
+            yield f"{shown(value)} is not a boolean", "write true or false"
+    elif isinstance(value, bool):
+        yield f"{shown(value)} is not a number", remedy
+    elif spec.dtype.is_float:
+        if not abs(value) <= sys.float_info.max:
+            yield f"{shown(value)} is too large", remedy
+    elif isinstance(value, float) and not value.is_integer():
+        yield f"{shown(value)} is not an integer", remedy
+    elif not -(1 << spec.dtype.bits - 1) <= value < 1 << spec.dtype.bits - 1:
+        yield f"{shown(value)} does not fit", remedy

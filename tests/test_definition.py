@@ -277,3 +277,8 @@ def test_whatever_an_axis_or_tensor_is_it_is_accepted_or_bad_input(axis: object,
             parsed(**changes)
         except BadInput as error:
             assert str(error).startswith("definition.json: ")
+
+
+def test_a_dimension_of_thousands_of_digits_is_named() -> None:
+    with pytest.raises(BadInput, match=r"^definition.json: outputs.y.shape: .* is too large; use at most 18"):
+        parsed(outputs={"y": {"shape": ["9" * 5000], "dtype": "int8"}})

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
+import struct
 from pathlib import Path
 
 import pytest
 
+from swarm.definition import DType
 from swarm.device import Device
 from swarm.errors import BadInput
 from swarm.layout import find_root
@@ -220,3 +223,64 @@ def test_a_missing_problem_names_the_near_miss(tmp_path: Path) -> None:
     (tmp_path / "rmsnorm").mkdir()
     with pytest.raises(BadInput, match=r"no problem 'rmsnrom'; did you mean 'rmsnorm'\?"):
         load_problem(tmp_path / "rmsnrom")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("normal(0, -1)", "its deviation is negative"),
+        ("uniform(1, 0)", "its low end is above its high end"),
+        ("int(5, 5)", "it is empty"),
+        ("int(0, 2.5)", "its ends are not integers"),
+        ("bernoulli(2)", "its probability is not between 0 and 1"),
+    ],
+)
+def test_a_distribution_that_nothing_can_be_drawn_from_is_named(text: str, what: str) -> None:
+    files = problem_files(problem_toml=f'[inputs]\nx = "{text}"\n')
+    with pytest.raises(BadInput, match=rf"^p/problem.toml: inputs.x: .*{what}.*; correct its arguments"):
+        problem_from_files(files, "p")
+
+
+def test_integers_that_their_type_cannot_hold_are_not_drawn() -> None:
+    assert Distribution(DistributionKind.INT, (0.0, 128.0)).fault(DType.INT8) == ""
+    assert "-128 to 127 only" in Distribution(DistributionKind.INT, (0.0, 129.0)).fault(DType.INT8)
+    assert Distribution(DistributionKind.INT, (0.0, 129.0)).fault(DType.FLOAT32) == ""
+
+
+def tensor_file(**entry: object) -> bytes:
+    described = {"dtype": "BF16", "shape": [4, 64], "data_offsets": [0, 512], **entry}
+    header = json.dumps({"t": described}).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(512)
+
+
+def with_tensor(path: str = "x.safetensors", key: str = "t") -> dict[str, bytes]:
+    given = {"type": "safetensors", "path": path, "tensor_key": key}
+    inputs = {**workload()["inputs"], "x": given}
+    return problem_files(
+        workload_jsonl=encoded(workload(inputs=inputs)), workload_cpu_jsonl=encoded(workload(inputs=inputs))
+    )
+
+
+def test_a_tensor_file_is_found_without_its_leading_folders() -> None:
+    files = {**with_tensor("blob/x.safetensors"), "x.safetensors": tensor_file()}
+    assert problem_from_files(files, "p").name == "p"
+
+
+@pytest.mark.parametrize(
+    ("data", "key", "what"),
+    [
+        (None, "t", "no file 'x.safetensors' in the problem's folder; put it there"),
+        (b"\xff" * 100, "t", "x.safetensors: not a safetensors file"),
+        (tensor_file(), "u", "x.safetensors: no tensor 'u'; .*known are t"),
+        (tensor_file(shape=[5, 64]), "t", r"of shape \[5, 64\], not \[4, 64\]"),
+        (tensor_file(dtype="F32"), "t", "of type F32, not bfloat16"),
+        (tensor_file(data_offsets=[0, 100]), "t", "has 100 bytes, not 512"),
+        (tensor_file(data_offsets="x"), "t", "is not described"),
+    ],
+)
+def test_a_tensor_that_is_not_there_is_named_before_anything_is_measured(
+    data: bytes | None, key: str, what: str
+) -> None:
+    files = with_tensor(key=key) | ({} if data is None else {"x.safetensors": data})
+    with pytest.raises(BadInput, match=rf"^p: workload w1: inputs.x: .*({what})"):
+        problem_from_files(files, "p")

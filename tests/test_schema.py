@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.errors import BadInput
-from swarm.schema import Frozen, Int, parse, read_toml, toml_fields, toml_line
+from swarm.schema import Frozen, Int, parse, read_json, read_toml, toml_fields, toml_line
 
 TEXT = """\
 # comment = 1
@@ -84,3 +84,23 @@ def test_a_long_value_is_cut_and_stays_on_one_line() -> None:
 def test_a_model_cannot_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         _Point(x=1).x = 2  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('{"n": 1e999}', "the number 1e999 is too large"),
+        ('{"n": 1' + "0" * 5000 + "}", "4300"),
+        ("[" * 100_000, "recursion"),
+    ],
+    ids=["float", "integer", "nesting"],
+)
+def test_json_that_python_cannot_hold_is_bad_input(text: str, what: str) -> None:
+    with pytest.raises(BadInput, match=f"^d.json: not JSON: .*{what}"):
+        read_json(text.encode(), "d.json")
+
+
+@pytest.mark.parametrize("value", ["1" + "0" * 5000, "[" * 100_000], ids=["integer", "nesting"])
+def test_toml_that_python_cannot_hold_is_bad_input(value: str) -> None:
+    with pytest.raises(BadInput, match=r"^s.toml:7: not TOML: "):
+        read_toml(f"n = {value}", "s.toml", 7)

@@ -185,3 +185,26 @@ def test_whatever_a_line_holds_is_accepted_or_bad_input(changes: dict[str, objec
         parsed(workload(**changes))
     except BadInput as error:
         assert str(error).startswith("w.jsonl:2")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "what"),
+    [
+        ("int8", 128, "128 does not fit; the input is int8"),
+        ("int64", 2**63, f"{2**63} does not fit"),
+        ("int32", 0.5, "0.5 is not an integer"),
+        ("int32", True, "true is not a number"),
+        ("float32", 10**400, "is too large; the input is float32"),
+        ("bool", 1, "1 is not a boolean; write true or false"),
+    ],
+)
+def test_a_scalar_that_its_type_cannot_hold_is_named(dtype: str, value: object, what: str) -> None:
+    inputs = {**definition()["inputs"], "scale": {"shape": None, "dtype": dtype}}
+    d = parse_definition(encoded(definition(inputs=inputs)), "definition.json")
+    with pytest.raises(BadInput, match=rf"^w.jsonl:2: inputs.scale: .*{what}"):
+        parsed(_inputs(scale={"type": "scalar", "value": value}), d)
+
+
+def test_an_axis_that_no_kernel_could_be_told_is_named() -> None:
+    with pytest.raises(BadInput, match=rf"^w.jsonl:2: axes.rows: {2**63} is not allowed; .*less than"):
+        parsed(workload(axes={"rows": 2**63}))

@@ -9,7 +9,6 @@ of `slots`.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import random
 import re
@@ -20,9 +19,9 @@ from enum import StrEnum
 import torch
 
 from swarm.definition import Definition, DType, TensorSpec
-from swarm.errors import BadInput
 from swarm.judge import elements
 from swarm.settings import Distribution, DistributionKind
+from swarm.tensorfile import tensor_bytes
 from swarm.workload import CustomInput, SafetensorsInput, ScalarInput, Workload
 
 Scalar = int | float | bool
@@ -149,7 +148,9 @@ class Inputs:
         if not spec.is_scalar or isinstance(given, CustomInput):
             return None
         if isinstance(given, ScalarInput):
-            return bool(given.value) if spec.dtype is DType.BOOL else given.value
+            if spec.dtype is DType.BOOL:
+                return bool(given.value)
+            return given.value if spec.dtype.is_float else int(given.value)
         if spec.dtype is DType.BOOL:
             return self._rng.random() < 0.5
         if not spec.dtype.is_float:
@@ -307,22 +308,9 @@ def _by_hint(hint: Distribution) -> _Kind:
 def _from_file(
     given: SafetensorsInput, spec: TensorSpec, shape: tuple[int, ...], files: Mapping[str, bytes]
 ) -> Pool:
-    """Return a tensor of a safetensors file (a JSON header that says where each one's bytes are)."""
-    data = files.get(given.path)
-    if data is None:
-        raise BadInput(f"no file {given.path!r} in the problem's folder", remedy="put it there")
-    length = int.from_bytes(data[:8], "little")
-    entry = json.loads(data[8 : 8 + length]).get(given.tensor_key)
-    stored = elements.stored_shape(shape, spec.dtype)
-    if entry is None or list(entry["shape"]) not in (list(shape), list(stored)):
-        found = "not there" if entry is None else f"of shape {entry['shape']}"
-        raise BadInput(
-            f"tensor {given.tensor_key!r} is {found}, not of shape {list(shape)}",
-            where=given.path,
-            remedy="correct the workload",
-        )
-    begin, end = (8 + length + offset for offset in entry["data_offsets"])
-    values = torch.frombuffer(bytearray(data[begin:end]), dtype=elements.stored_dtype(spec.dtype))
+    data = bytearray(tensor_bytes(files, given.path, given.tensor_key, spec.dtype, shape))
+    dtype = elements.stored_dtype(spec.dtype)
+    values = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
     return Pool(values, None, values.numel(), 1, is_scalable=False)
 
 

@@ -22,7 +22,7 @@ from swarm.judge import elements
 from swarm.judge.arena import Arena
 from swarm.judge.slots import Buffer
 from swarm.judge.wire import Closed, receive, send
-from swarm.workload import Workload
+from swarm.workload import Workload, scalar_fault
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S, CALL_S, COMPILE_S = 120.0, 60.0, 120.0
@@ -134,7 +134,14 @@ class Reference:
             for n, b, _ in zip(self._definition.inputs, inputs, specs, strict=True)
         ]
         message = {"do": "custom", "name": "inputs", "axes": dict(axes), "seed": seed, "inputs": items}
-        return dict(self._ask(message)["scalars"])
+        return {name: self._scalar(name, value) for name, value in self._ask(message)["scalars"].items()}
+
+    def _scalar(self, name: str, value: Any) -> Scalar:
+        spec = self._definition.inputs[name]
+        if fault := scalar_fault(value, spec):
+            raise InvalidReference(f"its own input {name} is wrong: {fault}")
+        made: Scalar = value if spec.dtype.is_float or isinstance(value, bool) else int(value)
+        return made
 
     def flops(self, inputs: Sequence[InputSpec]) -> float:
         """Count the FLOPs of the reference for one call."""

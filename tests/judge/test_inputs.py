@@ -28,7 +28,12 @@ def values(
     return make_pool(name, spec, shape, generator(), **more).values  # type: ignore[arg-type]
 
 
-def one_input(dtype: str = "float32", settings: bytes = b"", **descriptor: object) -> Problem:
+def one_input(
+    dtype: str = "float32",
+    settings: bytes = b"",
+    tensors: dict[str, bytes] | None = None,
+    **descriptor: object,
+) -> Problem:
     files = {
         "definition.json": json.dumps(
             {
@@ -44,7 +49,7 @@ def one_input(dtype: str = "float32", settings: bytes = b"", **descriptor: objec
         ).encode(),
         "problem.toml": settings,
     }
-    return problem_from_files(files, "one")
+    return problem_from_files(files | (tensors or {}), "one")
 
 
 def source(problem: Problem, seed: str = "s", files: dict[str, bytes] | None = None) -> Inputs:
@@ -177,7 +182,9 @@ def test_a_tensor_comes_from_a_file() -> None:
     data = torch.arange(1000, dtype=torch.float32)
     header = json.dumps({"t": {"dtype": "F32", "shape": [1000], "data_offsets": [0, 4000]}}).encode()
     file = struct.pack("<Q", len(header)) + header + data.numpy().tobytes()
-    problem = one_input(type="safetensors", path="t.safetensors", tensor_key="t")
+    problem = one_input(
+        tensors={"t.safetensors": file}, type="safetensors", path="t.safetensors", tensor_key="t"
+    )
     inputs = source(problem, files={"t.safetensors": file})
     assert torch.equal(written(inputs, inputs.draw()), data)
     with pytest.raises(BadInput, match="no file"):
