@@ -20,11 +20,13 @@ from swarm.schema import read_python, shown, suggest
 PROBLEM_HEADER = "problem.h"
 """The header that the compiler gets for each problem; a tree cannot bring its own."""
 CPP_LEXEME = re.compile(
-    r"""(?P<keep>R"([^()\\\s]{0,16})\((?:.|\n)*?\)\2" | "(?:\\(?:.|\n)|[^"\\\n])*" | '(?:\\.|[^'\\\n])+')
+    r"""(?P<keep>R"([^()\\\s]{0,16})\((?:.|\n)*?(?:\)\2"|\Z)
+      | "(?:\\(?:.|\n)|[^"\\\n])*+(?:"|\\?\Z|(?=\n)) | '(?:\\.|[^'\\\n]){1,32}')
       | //(?:\\\n|[^\n])* | /\*(?:.|\n)*?(?:\*/|\Z)""",
     re.VERBOSE,
 )
-"""A literal, in which a comment cannot begin, or a comment."""
+"""A literal, in which a comment cannot begin, or a comment. One that has no end goes to that of the line or
+the text: then no text, however hostile, is read more than once."""
 INCLUDE = re.compile(r"\s*(?:#|%:|\?\?=)\s*(?:include\w*|import|embed)\b\s*(.*)")
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -136,3 +138,41 @@ def test_python_comments_are_left_alone_and_strings_are_not() -> None:
     torch("x = 1  # eval(this)\n")
     with pytest.raises(BadInput, match="code: "):
         torch("x = 'eval(this)'\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'R"(',
+        '"\\',
+        "'",
+        "/*",
+        "//\\\n",
+        '"',
+        "__attribute__((",
+        "#include ",
+        "fork ",
+        "asm\n",
+        "std :: ",
+        "1'0",
+    ],
+)
+def test_no_text_takes_long_to_read(text: str) -> None:
+    whole = text * ((256 << 10) // len(text))
+    begun = time.process_time()
+    with suppress(BadInput):
+        cpp(whole)
+    assert time.process_time() - begun < 3
+
+
+@pytest.mark.parametrize("text", ["(", "-", "a.", "a+", "not ", "lambda:", "f'{", "[x for x in ", "if 1:\n "])
+def test_no_python_is_too_deep_to_read(text: str) -> None:
+    begun = time.process_time()
+    with suppress(BadInput):
+        torch(text * ((256 << 10) // len(text)))
+    assert time.process_time() - begun < 10
+
+
+def test_a_string_without_an_end_hides_nothing_on_the_next_line() -> None:
+    with pytest.raises(BadInput, match=r"^solution/kernel.cpp:2: .*process"):
+        cpp('auto text = "\nfork();\n')
