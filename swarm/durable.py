@@ -24,8 +24,8 @@ _REFUSALS = {
     errno.ENOSPC: "free some space there",
     errno.EDQUOT: "raise the quota or free some space there",
     errno.EROFS: "make it writable",
-    errno.EACCES: "make it writable for this user",
-    errno.EPERM: "make it writable for this user",
+    errno.EACCES: "let this user read and write it",
+    errno.EPERM: "let this user read and write it",
 }
 
 
@@ -64,6 +64,22 @@ def sweep(folder: Path) -> None:
         with suppress(FileNotFoundError):
             if time.time() - temp.stat().st_mtime > ABANDONED_AFTER_S:
                 temp.unlink()
+
+
+def refusal(error: OSError, where: str | None = None, doing: str = "cannot go on") -> Refused | None:
+    """Return what a person is told if disk or rights are why `error` came; None if it is another matter.
+
+    Without `where` the error names the file itself; one about rights that names none is not about a file.
+    """
+    if error.errno not in _REFUSALS:
+        return None
+    place = where or error.filename
+    if place is None and error.errno in (errno.EACCES, errno.EPERM):
+        return None
+    remedy = f"{_REFUSALS[error.errno]} and start again"
+    if place is None:
+        remedy = remedy.replace("some space there", "some space in the run root and in /tmp")
+    return Refused(f"{doing}: {os.strerror(error.errno)}", where=place and str(place), remedy=remedy)
 
 
 @contextmanager
@@ -106,9 +122,7 @@ def _refusing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _REFUSALS:
+        refused = refusal(error, str(path), "cannot write")
+        if refused is None:
             raise
-        reason = os.strerror(error.errno)
-        raise Refused(
-            f"cannot write: {reason}", where=str(path), remedy=f"{_REFUSALS[error.errno]} and start again"
-        ) from error
+        raise refused from error

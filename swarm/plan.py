@@ -27,7 +27,7 @@ from swarm.planner.decisions import Assign, Decision, Reassign, Retire, Wait
 from swarm.planner.facts import Facts, ProblemFacts, WorkerFacts
 from swarm.planner.gather import Gatherer
 from swarm.planner.policy import decide, is_finished, stall_reason
-from swarm.protocol import Protocol, load_protocol
+from swarm.protocol import Protocol, read_protocol
 from swarm.requests import requests, withdraw
 from swarm.role import Stop, beat
 from swarm.verdict import Status
@@ -98,13 +98,12 @@ class Planner:
     def _read_protocol(self) -> Protocol:
         """Return the protocol as it is now; while it is broken, as it last was."""
         data = self.coordination.read_bytes()
-        text = data.decode(errors="replace")
         if self._protocol is None:
-            self._protocol = data, load_protocol(text, str(self.coordination))
+            self._protocol = data, read_protocol(data, str(self.coordination))
         elif self._protocol[0] != data:
             live = self._protocol[1]
             try:
-                new = load_protocol(text, str(self.coordination))
+                new = read_protocol(data, str(self.coordination))
             except BadInput as error:
                 log.error("the protocol stays as it was: %s", error)
             else:

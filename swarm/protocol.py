@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from swarm.errors import BadInput
-from swarm.schema import Float, Frozen, Int, Loc, parse, read_toml, suggest, toml_fields, wrong
+from swarm.schema import Float, Frozen, Int, Loc, decode, parse, read_toml, suggest, toml_fields, wrong
 from swarm.verdict import Trust
 
 FROZEN_BLOCKS = ("output", "rules", "tests")
@@ -185,6 +185,11 @@ class Protocol(Frozen):
     tests: Tests
     board: Board
     planner: Planner
+
+
+def read_protocol(data: bytes, where: str = "COORDINATION.md") -> Protocol:
+    """Parse the bytes of COORDINATION.md, which must be UTF-8."""
+    return load_protocol(decode(data, where), where)
 
 
 def load_protocol(text: str, where: str = "COORDINATION.md") -> Protocol:

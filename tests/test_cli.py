@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 
 from swarm.cli import main as cli
 from swarm.errors import BadInput
+from swarm.hub import Hub
+from swarm.layout import RunRoot
 from tests.problem_files import write_double
 
 ROOT = Path(__file__).parent.parent
@@ -185,3 +188,53 @@ def test_lint_takes_a_sound_problem_and_names_a_weak_one(
     assert not any(finding["is_weak"] for finding in found["double"])
     assert any("zeros" in finding["text"] for finding in found["zero"] if finding["is_weak"])
     assert "not sound: zero" in done.stderr
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
+def test_a_full_or_read_only_disk_is_no_fault_of_ours(
+    command: list[BaseException], capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    command.append(OSError(number, os.strerror(number), "/somewhere/file"))
+    assert cli.main(["probe"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"swarm: /somewhere/file: cannot go on: {os.strerror(number)}; ")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "--minutes"], ["baseline", "--budget-min"], ["submit", "-m", "x", "--timeout"]]
+)
+@pytest.mark.parametrize("number", ["nan", "inf", "0", "-1"])
+def test_a_time_to_wait_is_a_finite_number(words: list[str], number: str) -> None:
+    assert cli.main([*words, number]) == 2
+
+
+@pytest.mark.parametrize("words", [["run"], ["problems", "lint"], ["watch"], ["plan"], ["worker", "w1"]])
+def test_a_protocol_that_is_not_text_is_one_line(words: list[str], root: Path) -> None:
+    with Hub(RunRoot(root).run("local")) as hub:
+        hub.ensure()
+    protocol = root / "COORDINATION.md"
+    protocol.write_bytes(protocol.read_bytes() + b"\xff\n")
+    done = swarm(*words)
+    assert done.returncode == 1, done.stderr
+    assert "COORDINATION.md:" in done.stderr and "is not UTF-8" in done.stderr
+
+
+def test_a_broken_problem_does_not_keep_the_limits_of_the_others_back(root: Path) -> None:
+    write_double(root / "problems" / "broken")
+    (root / "problems" / "broken" / "definition.json").write_text("{")
+    write_double(root / "problems" / "raising")
+    (root / "problems" / "raising" / "reference.py").write_text("def run(x):\n    raise KeyError('no')\n")
+    done = swarm("sol", "--json")
+    assert done.returncode == 1
+    assert {limit["problem"] for limit in json.loads(done.stdout)["limits"]} == {"double"}
+    assert "broken/definition.json:1: not JSON" in done.stderr
+    assert "raising: KeyError: 'no'" in done.stderr
+
+
+def swarm(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own: some of them change theirs."""
+    return subprocess.run(
+        [sys.executable, "-m", "swarm.cli.main", *words],
+        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=120,
+    )  # fmt: skip

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from swarm.cli.context import json_option, print_json, print_table, root_of, stderr
+from swarm.cli.context import (
+    Positive,
+    json_option,
+    load_chosen,
+    print_json,
+    print_table,
+    raise_left_out,
+    root_of,
+    stderr,
+)
 
 if TYPE_CHECKING:
     from swarm.baseline import Baseline
@@ -17,9 +26,7 @@ SECONDS_PER_MINUTE = 60
 
 @click.command()
 @click.argument("names", metavar="[PROBLEM]...", nargs=-1)
-@click.option(
-    "--budget-min", type=click.FloatRange(0, min_open=True), help="Minutes for all; else as in swarm.toml."
-)
+@click.option("--budget-min", type=Positive(), help="Minutes for all; else as in swarm.toml.")
 @json_option
 @click.pass_context
 def baseline(ctx: click.Context, names: tuple[str, ...], budget_min: float | None, as_json: bool) -> None:
@@ -28,12 +35,11 @@ def baseline(ctx: click.Context, names: tuple[str, ...], budget_min: float | Non
     All problems if none is named. What is on file is replaced.
     """
     from swarm.cli.references import measure_baselines
-    from swarm.config import choose_problems, load_config
+    from swarm.config import load_config
     from swarm.device import cpu_device
-    from swarm.problem import load_problem
 
     root = root_of(ctx)
-    problems = [load_problem(root.problem(name)) for name in choose_problems(names or ("*",), root.problems)]
+    problems, broken = load_chosen(root, names)
     budget_s = SECONDS_PER_MINUTE * budget_min if budget_min else load_config(root).budget.baseline_s
     measured: list[Baseline] = []
     with stderr().status("") as status:
@@ -48,6 +54,7 @@ def baseline(ctx: click.Context, names: tuple[str, ...], budget_min: float | Non
         print_json([asdict(one) | {"t_b_us": one.times_us} for one in measured])
     else:
         _print(measured)
+    raise_left_out(broken)
 
 
 def _print(measured: list[Baseline]) -> None:

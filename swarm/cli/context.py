@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,10 +17,25 @@ from swarm.layout import RunPaths, RunRoot, find_root
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from swarm.problem import Problem
+
 PIPE_COLUMNS = 140
 """Without a terminal rich assumes 80 columns and folds a table that a file has room for."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Positive(click.FloatRange):
+    """A number above 0; `nan` and `inf` are numbers to Python, but no time to wait."""
+
+    def __init__(self) -> None:
+        super().__init__(0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{number} is not a finite number.", param, ctx)
+        return number
 
 
 def json_option(command: Command) -> Command:
@@ -55,6 +71,31 @@ def check_hub(paths: RunPaths) -> None:
     """Raise BadInput unless the run has branches: it was never started, or is spelt differently."""
     if not paths.hub.is_dir():
         raise BadInput(f"run {paths.run!r} has no hub", where=str(paths.hub), remedy="type: swarm run")
+
+
+def load_chosen(root: RunRoot, names: tuple[str, ...]) -> tuple[list[Problem], list[BadInput]]:
+    """Return the problems that names or patterns choose, all without any, and why others cannot be read."""
+    from swarm.config import choose_problems
+    from swarm.problem import load_problem
+
+    problems, broken = [], []
+    for name in choose_problems(names or ("*",), root.problems):
+        try:
+            problems.append(load_problem(root.problem(name)))
+        except BadInput as error:
+            broken.append(error)
+    if broken and not problems:
+        raise_left_out(broken)
+    return problems, broken
+
+
+def raise_left_out(broken: Sequence[BadInput]) -> None:
+    """End with what was left out, if anything was; the rest has been done."""
+    for error in broken[:-1]:
+        stderr().print(f"left out: {error}", style="red", markup=False, soft_wrap=True)
+    if broken:
+        last = broken[-1]
+        raise BadInput(f"left out: {last}")
 
 
 def print_json(data: object) -> None:

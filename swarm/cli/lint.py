@@ -26,10 +26,10 @@ def lint(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
     from swarm.judge.lint import lint as try_out
     from swarm.judge.reference import References
     from swarm.problem import load_problem
-    from swarm.protocol import load_protocol
+    from swarm.protocol import read_protocol
 
     root = root_of(ctx)
-    tests = load_protocol(root.coordination.read_text(encoding="utf-8"), root.coordination.name).tests
+    tests = read_protocol(root.coordination.read_bytes(), root.coordination.name).tests
     device = cpu_device()
     os.sched_setaffinity(0, device.cores)
     found: dict[str, list[dict[str, object]]] = {}

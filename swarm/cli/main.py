@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from swarm import __version__
+from swarm.durable import refusal
 from swarm.errors import SwarmError
 from swarm.layout import find_root
 
@@ -101,6 +102,10 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        refused = refusal(error) if isinstance(error, OSError) else None
+        if refused is not None:  # a full disk can strike wherever something is written
+            print(f"swarm: {refused}", file=sys.stderr)
+            return 1
         where = _write_fault(arguments if arguments is not None else sys.argv[1:])
         kind = type(error).__name__
         print(

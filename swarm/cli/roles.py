@@ -140,9 +140,9 @@ def _problems(paths: RunPaths) -> tuple[str, ...] | None:
 
 
 def _protocol(root: RunRoot) -> Protocol:
-    from swarm.protocol import load_protocol
+    from swarm.protocol import read_protocol
 
-    return load_protocol(root.coordination.read_text(encoding="utf-8"), root.coordination.name)
+    return read_protocol(root.coordination.read_bytes(), root.coordination.name)
 
 
 def _agent(name: str | None, post: Post) -> Agent:

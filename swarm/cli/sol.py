@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from swarm.cli.context import json_option, print_json, print_table, root_of, stderr, stdout
+from swarm.cli.context import (
+    json_option,
+    load_chosen,
+    print_json,
+    print_table,
+    raise_left_out,
+    root_of,
+    stderr,
+    stdout,
+)
+from swarm.errors import BadInput
 
 if TYPE_CHECKING:
     from swarm.judge.limit import Limit
@@ -29,13 +39,11 @@ def sol(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
     All problems if none is named.
     """
     from swarm.cli.devices import peaks_of
-    from swarm.config import choose_problems
     from swarm.device import cpu_device
-    from swarm.judge.reference import References
-    from swarm.problem import load_problem
+    from swarm.judge.reference import InvalidReference, References
 
     root, device = root_of(ctx), cpu_device()
-    problems = [load_problem(root.problem(name)) for name in choose_problems(names or ("*",), root.problems)]
+    problems, broken = load_chosen(root, names)
     with (
         stderr().status("calibrating, and counting what the references compute"),
         References(device) as references,
@@ -43,14 +51,20 @@ def sol(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
         peaks = peaks_of(root, device)
         rows: list[Row] = []
         for problem in problems:
-            for workload in problem.workloads_on(device):
-                limit = _limit(problem, workload, peaks, references)
-                rows.append((problem.name, workload.uuid, limit))
+            try:
+                for workload in problem.workloads_on(device):
+                    limit = _limit(problem, workload, peaks, references)
+                    rows.append((problem.name, workload.uuid, limit))
+            except BadInput as error:
+                broken.append(error)
+            except InvalidReference as error:
+                broken.append(BadInput(str(error), where=problem.name, remedy="correct its reference"))
     if as_json:
         limits_json = [{"problem": name, "workload": uuid, **asdict(limit)} for name, uuid, limit in rows]
         print_json({"peaks": asdict(peaks), "limits": limits_json})
-        return
-    _print(peaks, rows)
+    else:
+        _print(peaks, rows)
+    raise_left_out(broken)
 
 
 def _limit(problem: Problem, workload: Workload, peaks: Peaks, references: References) -> Limit:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from swarm.cli.context import json_option, print_json, print_table, root_of, stdout
+from swarm.cli.context import Positive, json_option, print_json, print_table, root_of, stderr, stdout
 from swarm.errors import Refused
 from swarm.layout import locate_worktree
 from swarm.report.render import microseconds
@@ -23,7 +23,12 @@ COMMIT_TIMEOUT_S = 30.0
 @click.option("-m", "--message", required=True, help="What was tried; it becomes the commit's subject.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the verdict.")
 @click.option(
-    "--timeout", "timeout_s", default=600.0, show_default=True, help="Seconds to wait for the verdict."
+    "--timeout",
+    "timeout_s",
+    type=Positive(),
+    default=600.0,
+    show_default=True,
+    help="Seconds to wait for the verdict.",
 )
 @json_option
 @click.pass_context
@@ -36,10 +41,12 @@ def submit(ctx: click.Context, message: str, no_wait: bool, timeout_s: float, as
     paths, worker = locate_worktree(root_of(ctx), Path.cwd().resolve())
     agent = paths.agent(worker)
     ticket = mailbox.leave(agent, message)
-    answer = mailbox.wait(agent, ticket, COMMIT_TIMEOUT_S, frozenset(AnswerState))
-    if not no_wait and answer.state is AnswerState.COMMITTED:
-        final = frozenset((AnswerState.JUDGED, AnswerState.REFUSED))
-        answer = mailbox.wait(agent, ticket, timeout_s, final)
+    with stderr().status("waiting for the worker to commit") as status:
+        answer = mailbox.wait(agent, ticket, COMMIT_TIMEOUT_S, frozenset(AnswerState))
+        if not no_wait and answer.state is AnswerState.COMMITTED:
+            status.update(f"waiting for the verdict on {answer.commit[:10]}")
+            final = frozenset((AnswerState.JUDGED, AnswerState.REFUSED))
+            answer = mailbox.wait(agent, ticket, timeout_s, final)
     if answer.state is AnswerState.REFUSED:
         raise Refused(answer.reason, where=answer.commit[:10] or None)
     with Ledger(paths) as ledger:

@@ -14,7 +14,7 @@ from swarm.languages.cpp import Cpp
 from swarm.languages.protocol import Artifact, CompileLimits, Failure, Language
 from swarm.languages.pytorch import Pytorch
 from swarm.problem import Problem, problem_from_files
-from swarm.protocol import Protocol, load_protocol
+from swarm.protocol import Protocol, read_protocol
 from swarm.sandbox import GIB
 from swarm.solution import Manifest, load_manifest, validate_tree
 from swarm.verdict import Status
@@ -42,7 +42,7 @@ def frozen(job: Job) -> Frozen:
         raise BadInput(f"no {COORDINATION}", where=f"epoch {job.epoch} of {job.problem}", remedy="add it")
     return Frozen(
         problem_from_files(job.problem_files, job.problem),
-        load_protocol(job.problem_files[COORDINATION].decode(), COORDINATION),
+        read_protocol(job.problem_files[COORDINATION], COORDINATION),
     )
 
 

@@ -20,6 +20,8 @@ from swarm.errors import Refused
 
 COMPILERS = ("g++", "c++", "clang++")
 OBJECT_BYTES = 256 << 20
+LEAST_FREE_BYTES = 4 << 20
+"""With less space than this for its output, it is not the sources' fault that a compiler failed."""
 NICE = 5
 """A compiler must not delay the judge where both are on the same core."""
 
@@ -109,6 +111,7 @@ def build(
             nice=NICE,
         )
         if done.exit is None or not done.exit.succeeded or not _is_plain_file(result):
+            _check_space(folder)
             return NotBuilt(done.exit, done.output)
         create_only(kept, result.read_bytes())
     return Built(kept, done.output)
@@ -126,6 +129,17 @@ def _key(files: Mapping[str, bytes], options: Sequence[str]) -> str:
         digest.update(part.encode() + b"\0")
     digest.update(files_hash(files).encode())
     return digest.hexdigest()[:40]
+
+
+def _check_space(folder: Path) -> None:
+    """Raise Refused if there is no room for what a compiler writes."""
+    free = shutil.disk_usage(folder).free
+    if free < LEAST_FREE_BYTES:
+        raise Refused(
+            f"{free} bytes are left for the compiler",
+            where=str(folder.parent),
+            remedy="free some space there",
+        )
 
 
 def _is_plain_file(path: Path) -> bool:
