@@ -172,11 +172,23 @@ class Repo:
                 self._objects = None
                 if attempt == 2:
                     raise BadInput(f"object {sha} is missing", where=str(self.git_dir)) from None
+            except (zlib.error, ValueError, EOFError) as error:
+                raise self._corrupt(sha, error) from None
         if found.type != kind or found.size > MAX_BLOB_BYTES:
             what = f"is a {found.type.decode()} of {found.size} bytes, not a {kind.decode()}"
             raise BadInput(f"object {sha} {what} of at most {MAX_BLOB_BYTES}")
-        data: bytes = found.read()
+        try:
+            data: bytes = found.read()
+        except (zlib.error, ValueError, EOFError) as error:
+            raise self._corrupt(sha, error) from None
+        if len(data) != found.size:
+            raise self._corrupt(sha, f"{len(data)} of its {found.size} bytes are there")
         return data
+
+    def _corrupt(self, sha: str, why: object) -> BadInput:
+        return BadInput(
+            f"object {sha} is corrupt: {why}", where=str(self.git_dir), remedy="git fsck says more"
+        )
 
     # writing objects
 

@@ -40,6 +40,7 @@ RETRY_S, MAX_RETRY_S = 2.0, 300.0
 class _Loss:
     times: int = 0
     retry_at_s: float = 0.0
+    said: str = ""
 
 
 @dataclass(slots=True)
@@ -123,7 +124,8 @@ class Watcher:
         loss = self._losses.setdefault(lost.job.id, _Loss())
         loss.times += 1
         loss.retry_at_s = self.clock() + min(MAX_RETRY_S, RETRY_S * 2 ** (loss.times - 1))
-        log.warning("%s %s: lost: %s", lost.job.problem, lost.job.candidate.commit[:8], lost.reason)
+        loss.said = f"{lost.job.problem} {lost.job.candidate.commit[:8]} is not judged: {lost.reason}"
+        log.warning("%s", loss.said)
 
     def _is_held_back(self, job_id: str) -> bool:
         loss = self._losses.get(job_id)
@@ -144,14 +146,20 @@ class Watcher:
         for problem, head in sorted(self.hub.champions().items()):
             if self.problems is not None and problem not in self.problems:
                 continue
-            submissions = self.hub.commits(problem)
-            state = (head, submissions[0].epoch if submissions else "", len(submissions))
-            if self._settled.get(problem) == state:
-                continue
-            pending = list(self._pending_of(problem, head, submissions))
-            yield from ((s, key) for s, key in pending if not self._is_held_back(key))
-            if not pending:
-                self._settled[problem] = state
+            try:
+                yield from self._wanted_of(problem, head)
+            except BadInput as error:  # a branch that somebody moved with a git of his own
+                self._faults.append(f"{problem} is left aside: {error}")
+
+    def _wanted_of(self, problem: str, head: str) -> Iterator[tuple[Submission, str]]:
+        submissions = self.hub.commits(problem)
+        state = (head, submissions[0].epoch if submissions else "", len(submissions))
+        if self._settled.get(problem) == state:
+            return
+        pending = list(self._pending_of(problem, head, submissions))
+        yield from ((s, key) for s, key in pending if not self._is_held_back(key))
+        if not pending:
+            self._settled[problem] = state
 
     def _pending_of(
         self, problem: str, head: str, submissions: list[Submission]
@@ -234,8 +242,8 @@ class Watcher:
                 yield request.id, lambda r=request: self._comparison_job(r)  # type: ignore[misc]
 
     def _comparison_job(self, request: Request) -> Job | None:
-        submissions = {s.commit: s for s in self.hub.commits(request.problem)}
         try:
+            submissions = {s.commit: s for s in self.hub.commits(request.problem)}
             champion, candidate = submissions[request.champion], submissions[request.candidate]
             epoch, frozen = self._epoch(request.problem)
             return Job(
@@ -267,8 +275,12 @@ class Watcher:
             pending=self._pending,
             devices=devices,
             events=observer_fault or "arriving",
-            faults=self._faults[:5],
+            faults=self._told()[:5],
         )
+
+    def _told(self) -> list[str]:
+        """Return what a person should know of: what cannot be asked for, and what cannot be judged."""
+        return [*self._faults, *(loss.said for loss in self._losses.values())]
 
 
 def _urgency(item: tuple[Submission, str]) -> tuple[bool, int, str]:

@@ -275,3 +275,13 @@ def test_failing_command_says_what_git_said(repo: Repo) -> None:
 def test_full_disk_under_git_is_refused(repo: Repo) -> None:
     with pytest.raises(Refused, match="No space left on device"):
         repo.run("-c", "alias.full=!echo 'fatal: write error: No space left on device' >&2; exit 128", "full")
+
+
+@pytest.mark.parametrize("damage", [b"", b"not zlib", None], ids=["empty", "garbage", "cut off"])
+def test_corrupt_object_is_named(repo: Repo, damage: bytes | None) -> None:
+    sha = repo.write_tree({"a": os.urandom(4000)})
+    blob = repo.read_tree(sha)["a"].sha
+    path = repo.git_dir / "objects" / blob[:2] / blob[2:]
+    path.write_bytes(path.read_bytes()[:1000] if damage is None else damage)
+    with pytest.raises(BadInput, match=f"object {blob} is (corrupt|missing)"):
+        repo.blob(blob)

@@ -13,7 +13,8 @@ import stat
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 
@@ -78,11 +79,19 @@ def wait(agent: AgentPaths, identifier: str, timeout_s: float, states: frozenset
 
 
 def answer(agent: AgentPaths, identifier: str) -> Answer | None:
+    path = agent.submit_requests / f"{identifier}{ANSWER}"
     try:
-        raw = json.loads((agent.submit_requests / f"{identifier}{ANSWER}").read_bytes())
+        raw = json.loads(path.read_bytes())
+        if set(raw) != {field.name for field in fields(Answer)}:
+            raise ValueError(f"its fields are {sorted(raw)}")
+        text = {key: str(value) for key, value in raw.items()}
+        return Answer(**{**text, "state": AnswerState(text["state"])})  # type: ignore[arg-type]
     except FileNotFoundError:
         return None
-    return Answer(**{**raw, "state": AnswerState(raw["state"])})
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise BadInput(
+            f"not an answer: {error}", where=str(path), remedy="delete it, and hand in again"
+        ) from None
 
 
 def put_answer(agent: AgentPaths, answer: Answer) -> None:
@@ -101,9 +110,13 @@ def unanswered(agent: AgentPaths) -> list[HandInRequest]:
 
 def open_answers(agent: AgentPaths) -> list[Answer]:
     """Return the answers that still lack a verdict."""
-    paths = _by_age(agent.submit_requests, ANSWER)
-    found = [answer(agent, path.name.removesuffix(ANSWER)) for path in paths]
-    return [item for item in found if item is not None and item.state is AnswerState.COMMITTED]
+    found = []
+    for path in _by_age(agent.submit_requests, ANSWER):
+        with suppress(BadInput):  # whoever waits for it is told
+            item = answer(agent, path.name.removesuffix(ANSWER))
+            if item is not None and item.state is AnswerState.COMMITTED:
+                found.append(item)
+    return found
 
 
 def serve(agent: AgentPaths, problem: str, commit: Callable[[str], tuple[str, str]]) -> int:
@@ -140,6 +153,6 @@ def _message(path: Path) -> str:
             return ""
         try:
             raw = json.loads(file.read(MAX_REQUEST_BYTES))
-        except ValueError:
+        except (ValueError, RecursionError):
             return ""
     return str(raw.get("message", "")) if isinstance(raw, dict) else ""

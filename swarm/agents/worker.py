@@ -49,6 +49,7 @@ class Worker:
     _desk: WorkerDesk | None = None
     _beaten_s: float = 0.0
     _board_fault: str | None = None
+    _said: str = ""
 
     def run(self) -> None:
         """Work until told to stop."""
@@ -60,18 +61,31 @@ class Worker:
 
     def step(self) -> Progress:
         """Do one step of the assignment; EXHAUSTED also where there is none."""
-        desk = self._take_assignment()
-        if desk is None:
+        try:
+            progress = self._work()
+        except (Raced, Refused) as error:  # the branch has a new epoch or another writer; the board will tell
+            self._warn(str(error))
+            progress = Progress.WAITING
+        except BadInput as error:  # what is on the branch cannot be worked on; the planner gives another one
+            self._warn(str(error))
+            self._desk, progress = None, Progress.WAITING
+        if self._desk is None:
             self._say(WorkerState.IDLE)
             return Progress.EXHAUSTED
-        self._serve_mailbox(desk)
-        try:
-            progress = self.agent.step(desk)
-        except (Raced, Refused) as error:  # the branch has a new epoch or another writer; the board will tell
-            log.warning("%s: %s", desk.branch.problem, error)
-            progress = Progress.WAITING
         self._say(WorkerState.EXHAUSTED if progress is Progress.EXHAUSTED else WorkerState.WORKING)
         return progress
+
+    def _work(self) -> Progress:
+        desk = self._take_assignment()
+        if desk is None:
+            return Progress.EXHAUSTED
+        self._serve_mailbox(desk)
+        return self.agent.step(desk)
+
+    def _warn(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            log.warning("%s", text)
 
     def _take_assignment(self) -> WorkerDesk | None:
         board_rules = self.protocol.board

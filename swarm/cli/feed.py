@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
+from swarm.errors import BadInput
 from swarm.hub import Hub, Submission
 from swarm.ledger import Ledger
 from swarm.verdict import Outcome, Status
@@ -45,9 +47,13 @@ class Feed:
     def take(self) -> list[News]:
         """Return what is new, oldest first within each problem."""
         champions = self._hub.champions()
-        return [
-            news for name in self._problems if name in champions for news in self._of(name, champions[name])
-        ]
+        found: list[News] = []
+        for name in self._problems:
+            if name in champions:
+                # One whose branch cannot be read has no news; the watcher says why.
+                with suppress(BadInput):
+                    found += self._of(name, champions[name])
+        return found
 
     def _of(self, problem: str, champion: str) -> list[News]:
         verdicts = [f for f in self._ledger.facts(problem) if f.key not in self._verdicts]

@@ -8,7 +8,7 @@ from swarm.errors import BadInput
 from swarm.hub import Hub
 from swarm.layout import RunRoot
 from swarm.problem import Problem, load_problem
-from swarm.protocol import load_protocol
+from swarm.protocol import read_protocol
 from swarm.solution import validate_tree
 
 AUTHOR = "planner"
@@ -22,7 +22,7 @@ def open_epochs(
     A broken problem does not keep the others from running.
     """
     coordination = root.coordination.read_bytes()
-    protocol = load_protocol(coordination.decode(), root.coordination.name)
+    protocol = read_protocol(coordination, root.coordination.name)
     hub.ensure()
     ready, broken = [], []
     for name in names:
@@ -31,12 +31,12 @@ def open_epochs(
             problem.workloads_on(device)
             seed = _seed(problem, language)
             validate_tree(seed, protocol)
+            files = {**problem.files, root.coordination.name: coordination}
+            hub.ensure_epoch(name, files, seed, AUTHOR)
         except BadInput as error:
             view.say(f"left out: {error}", "red")
             broken.append(error)
             continue
-        files = {**problem.files, root.coordination.name: coordination}
-        hub.ensure_epoch(name, files, seed, AUTHOR)
         ready.append(problem)
     return ready, broken
 

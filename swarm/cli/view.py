@@ -36,6 +36,7 @@ class View:
         self._board: Board | None = None
         self._measured = 0
         self._doing = "preparing"
+        self._warned: set[str] = set()
         # It refreshes by itself, so that the clock runs on while something takes long.
         self._live = (
             Live(console=self._console, get_renderable=self._render, refresh_per_second=2, transient=True)
@@ -60,6 +61,12 @@ class View:
         line = Text(f"{self._clock()}  ", style="dim")
         line.append(text, style=style or "default")
         self._console.print(line, soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        """Say something that is wrong, once."""
+        if text not in self._warned:
+            self._warned.add(text)
+            self.say(text, "yellow")
 
     def tell(self, news: News) -> None:
         """Print one piece of news."""

@@ -7,10 +7,11 @@ problem branch) is the planner's alone: an epoch's trailer is believed there and
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from swarm.errors import BadInput, GitFailed
+from swarm.errors import BadInput
 from swarm.git import Repo
 from swarm.gitobjects import EMPTY_TREE, CommitInfo
 from swarm.hub.trees import SOLUTION
@@ -89,7 +90,7 @@ class History:
                 self.belongs, self.owners, self.submissions = {}, {}, []
                 break
             if not info.parents:
-                raise GitFailed(f"{problem_ref(self.problem)} holds no epoch", where=str(self.repo.git_dir))
+                raise BadInput(f"{problem_ref(self.problem)} holds no epoch", where=str(self.repo.git_dir))
             sha = info.parents[0]
         self.mainline.update(newer)
 
@@ -144,6 +145,7 @@ class History:
 
 def _epoch_of(info: CommitInfo) -> Epoch | None:
     trailers = info.message.trailers
-    if EPOCH_TRAILER not in trailers:
+    number = trailers.get(NUMBER_TRAILER, "")
+    if EPOCH_TRAILER not in trailers or not re.fullmatch(r"[0-9]{1,9}", number):
         return None
-    return Epoch(trailers[EPOCH_TRAILER], info.sha, int(trailers[NUMBER_TRAILER]))
+    return Epoch(trailers[EPOCH_TRAILER], info.sha, int(number))

@@ -5,12 +5,14 @@ Only reads. What it keeps between two calls saves reading the same again and can
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from swarm import status
 from swarm.board import Board, ProblemRow
+from swarm.errors import BadInput
 from swarm.hub import Hub, Submission
 from swarm.layout import RunPaths, WorkBranch
 from swarm.ledger import ComparisonFact, Ledger, VerdictFact
@@ -21,6 +23,8 @@ from swarm.role import Beat, beats, worker_role
 from swarm.stamps import settled_stamp
 from swarm.status import WorkerState
 from swarm.verdict import JUDGE_VERSION, verdict_key
+
+log = logging.getLogger(__name__)
 
 UP_S = 30.0
 """A worker that gave no sign of life for so long gets no new work."""
@@ -50,6 +54,7 @@ class Gatherer:
     """Only these take part, if given."""
     _seen: dict[str, tuple[_Source, ProblemFacts]] = field(default_factory=dict)
     _keys: dict[tuple[str, str], str] = field(default_factory=dict)
+    _aside: dict[str, str] = field(default_factory=dict)
 
     def gather(self, board: Board | None, board_fault: str | None, protocol: Protocol, now_s: float) -> Facts:
         champions, heads = self.hub.champions(), self._heads()
@@ -70,12 +75,20 @@ class Gatherer:
                 row if row is not None and row.state == "exhausted" else None,
                 settled_stamp(self.paths.refusals(name)),
             )
-            problems.append(self._problem(name, source))
+            try:
+                problems.append(self._problem(name, source))
+            except BadInput as error:  # a branch that somebody moved with a git of his own
+                self._leave_aside(name, str(error))
         branches = [branch for held in heads.values() for branch in held]
         workers = tuple(self._workers(branches, board, now_s))
         return Facts(tuple(problems), workers, rules_of(protocol), board_fault)
 
     # problems
+
+    def _leave_aside(self, name: str, why: str) -> None:
+        if self._aside.get(name) != why:
+            self._aside[name] = why
+            log.warning("%s is left aside: %s", name, why)
 
     def _problem(self, name: str, source: _Source) -> ProblemFacts:
         seen = self._seen.get(name)
@@ -153,10 +166,17 @@ class Gatherer:
             is_lost=not is_stopped and silent_s >= LOST_S,
             newest=newest,
             branch=branch,
-            is_outdated=branch is not None and not self.hub.is_current(branch),
+            is_outdated=branch is not None and not self._is_current(branch),
             assigned_s=assigned_s,
             exhausted=said is not None and said.state is WorkerState.EXHAUSTED and said.branch == branch,
         )
+
+    def _is_current(self, branch: WorkBranch) -> bool:
+        try:
+            return self.hub.is_current(branch)
+        except BadInput as error:
+            self._leave_aside(branch.problem, str(error))
+            return False
 
 
 def rules_of(protocol: Protocol) -> Rules:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from swarm.errors import BadInput
 from swarm.hub import Epoch, Hub, Submission
 from swarm.ledger import Ledger
 from swarm.report.history import History, Reign
@@ -30,7 +31,11 @@ def collect(
     warnings = []
     newest: Verdict | None = None
     for problem in sorted(hub.champions()):
-        history = _history(hub, ledger, problem, device, baselines.get(problem, {}))
+        try:
+            history = _history(hub, ledger, problem, device, baselines.get(problem, {}))
+        except BadInput as error:
+            warnings.append(f"{problem} is left aside: {error}")
+            continue
         histories.append(history)
         epoch = hub.epoch(problem)
         comparisons[problem] = dict(

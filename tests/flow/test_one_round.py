@@ -168,3 +168,15 @@ def test_a_new_epoch_gives_the_worker_a_new_branch_and_judges_the_champion_again
         said = status.read(swarm.paths.agent("w1").status)
         assert said is not None
         assert said.state is WorkerState.IDLE
+
+
+def test_a_problem_whose_branch_somebody_broke_is_left_aside_and_the_others_go_on(tmp_path: Path) -> None:
+    with Swarm(make_root(tmp_path)) as swarm:
+        swarm.start("norm", "rope")
+        with Repo(swarm.paths.hub) as repo:
+            stray = repo.commit_tree(repo.write_tree({"a": b""}), [], "A stray commit\n", "mallory")
+            head = swarm.hub.champions()["norm"]
+            repo.update_refs([RefChange("refs/heads/problem/norm", stray, head)], "mallory")
+        swarm.until(swarm.is_quiet)
+        assert params_of(swarm.champion("rope")) == {"BLOCK": 4, "UNROLL": 3}
+        assert any("norm is left aside: " in fault for fault in swarm.watcher._faults)
