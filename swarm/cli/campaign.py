@@ -59,27 +59,30 @@ def work(
     feed = Feed(hub, ledger, state.problems)
     supervisor = Supervisor(roles_of(paths, state), logs=paths.logs, cwd=paths.root)
     os.sched_setaffinity(0, confine_to)
-    with _terminable():
-        try:
-            with supervisor:
+    try:
+        with supervisor:
+            try:
                 ending = _until_over(paths, state, supervisor, feed, view)
                 if not ending.fault and not paths.stop.exists():
                     _drain(paths, state, supervisor, feed, view)
                 view.say("stopping the roles")
-        except KeyboardInterrupt:
-            return Ending("interrupted", interrupted=True)
-        for news in feed.take():
-            view.tell(news)
+            except KeyboardInterrupt:
+                supervisor.stop(supervisor.alive(), INTERRUPTED_STOP_S)
+                raise
+    except KeyboardInterrupt:
+        return Ending("interrupted", interrupted=True)
+    for news in feed.take():
+        view.tell(news)
     return ending
 
 
 def _until_over(paths: RunPaths, state: RunState, supervisor: Supervisor, feed: Feed, view: View) -> Ending:
     while time.time() < state.deadline_s:
+        if paths.stop.exists():  # before looking at the roles: those that obey it are not missed
+            return Ending("stopped on request")
         ending = _look(supervisor, view, state)
         if ending is not None:
             return ending
-        if paths.stop.exists():
-            return Ending("stopped on request")
         if _is_finished(paths):
             return Ending("nothing is left to try")
         _show(paths, feed, view, "at work")
@@ -134,11 +137,22 @@ def _is_finished(paths: RunPaths) -> bool:
 def _show(paths: RunPaths, feed: Feed, view: View, doing: str) -> None:
     for news in feed.take():
         view.tell(news)
+    for fault in _faults(paths):
+        view.warn(fault)
     try:
         table = board.read(paths.board)
     except BadInput as error:
-        table, doing = None, str(error)
+        table, doing = None, "no new assignments"
+        view.warn(f"no new assignments: {error}")
     view.show(table, feed.measured, doing)
+
+
+def _faults(paths: RunPaths) -> list[str]:
+    """Return what the watcher cannot have measured, and why."""
+    watcher = beats(paths).get("watcher")
+    if watcher is None or not watcher.is_alive:
+        return []
+    return list(map(str, watcher.facts.get("faults", [])))
 
 
 def _sentence(ended: Ended) -> str:
@@ -147,7 +161,7 @@ def _sentence(ended: Ended) -> str:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """Take SIGTERM as Ctrl-C, so that roles are stopped in order either way."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:

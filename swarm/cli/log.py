@@ -83,15 +83,24 @@ def _row(entry: Entry) -> tuple[str, ...]:
     what = "refused" if entry.refusal else verdict.status.value if verdict else "not measured yet"
     if entry.kind == "merge":
         what = f"champion, {one.trailers.get('Speedup', 'speedup unknown')}"
+    worker = one.branch.worker if one.branch else one.trailers.get("Worker", "")
     return (
         MARKS[entry.kind],
         one.commit[:10],
         time.strftime("%H:%M:%S", time.localtime(one.committed_s)),
-        one.branch.worker if one.branch else one.trailers.get("Worker", ""),
+        f"{worker} {one.trailers.get('Agent', '')}".strip(),
         microseconds(verdict.time_us) if verdict and verdict.time_us is not None else "",
         what,
-        one.subject,
+        f"{one.subject}{_evidence(entry)}",
     )
+
+
+def _evidence(entry: Entry) -> str:
+    """Return what a merge says of its measurements, on a line of its own."""
+    told = entry.submission.trailers
+    names = ("Speedup", "SOL-Score", "Comparison", "Model", "Cost")
+    said = [f"{name}: {told[name]}" for name in names if told.get(name)]
+    return f"\n  {'; '.join(said)}" if said and entry.kind == "merge" else ""
 
 
 def _json(entry: Entry) -> dict[str, object]:

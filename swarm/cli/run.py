@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from swarm.cli.context import json_option, root_of, run_of, run_option
+from swarm.cli.context import Positive, json_option, root_of, run_of, run_option
 from swarm.errors import BadInput
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Order:
 @click.option("--language", help="Which seeds to start from: cpp or pytorch.")
 @click.option("--workers", type=click.IntRange(1, 256), help="How many work side by side.")
 @click.option("--problems", metavar="A,B", help="Names or patterns, separated by commas.")
-@click.option("--minutes", type=click.FloatRange(0, min_open=True), help="When to stop, from now on.")
+@click.option("--minutes", type=Positive(), help="When to stop, from now on.")
 @json_option
 @click.pass_context
 def run(
@@ -83,7 +83,7 @@ def _order(
 
 def _run(root: RunRoot, paths: RunPaths, order: Order, as_json: bool) -> None:
     from swarm.cli import state
-    from swarm.cli.campaign import check_ending, work
+    from swarm.cli.campaign import check_ending, terminable, work
     from swarm.cli.prepare import open_epochs
     from swarm.cli.references import measure_references
     from swarm.cli.report import publish
@@ -97,7 +97,7 @@ def _run(root: RunRoot, paths: RunPaths, order: Order, as_json: bool) -> None:
     device = cpu_device()
     available = os.sched_getaffinity(0)
     paths.stop.unlink(missing_ok=True)
-    with Hub(paths) as hub, Ledger(paths) as ledger:
+    with terminable(), Hub(paths) as hub, Ledger(paths) as ledger:
         with View(started_s, deadline_s, order.problems) as view:
             ready, broken = open_epochs(root, hub, device, order.language, order.problems, view)
             if not ready:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from swarm.layout import RunPaths
+    from swarm.locks import Owner
 
 PACE_WINDOW_S = 300.0
 REFRESH_S = 1.0
@@ -52,24 +57,56 @@ def status(ctx: click.Context, keep_on: bool, run_name: str | None, as_json: boo
 @click.pass_context
 def stop(ctx: click.Context, run_name: str | None) -> None:
     """Stop a run: every role ends after the step it is in."""
-    from swarm.role import beats
-
     paths = run_of(ctx, run_name)
-    alive = [beat for beat in beats(paths).values() if beat.is_alive]
-    if not alive:
+    run = _run_owner(paths)
+    if not (waited := _alive(paths, run)):
         click.echo(f"nothing of run {paths.run!r} is running")
         return
     write_atomic(paths.stop, json.dumps({"at_s": time.time()}).encode())
+    if run is not None and _prepares(paths, run):  # it looks for no file then
+        _interrupt(run)
     try:
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        with stderr().status(f"stopping {', '.join(beat.role for beat in alive)}"):
-            while still := [beat.role for beat in alive if beat.is_alive]:
+        with stderr().status(f"stopping {', '.join(waited)}"):
+            while still := _alive(paths, run):
                 if time.monotonic() > deadline:
                     raise Refused(f"still running after {STOP_TIMEOUT_S:.0f} s: {', '.join(still)}")
                 time.sleep(0.1)
     finally:
         paths.stop.unlink(missing_ok=True)
     click.echo(f"run {paths.run!r} is stopped; `swarm run` continues it")
+
+
+RUN = "swarm run"
+
+
+def _run_owner(paths: RunPaths) -> Owner | None:
+    """Return the process that is `swarm run`, if one is; it is there before any role and after the last."""
+    from swarm.locks import is_alive, owner
+
+    found = owner(paths.lock("run"))
+    return found if found is not None and is_alive(found) else None
+
+
+def _alive(paths: RunPaths, run: Owner | None) -> list[str]:
+    """Name what of a run still runs: `run` itself and its roles."""
+    from swarm.role import beats
+
+    names = [beat.role for beat in beats(paths).values() if beat.is_alive]
+    return [RUN, *names] if run is not None and run == _run_owner(paths) else names
+
+
+def _prepares(paths: RunPaths, run: Owner) -> bool:
+    """Say whether `run` has no role yet."""
+    from swarm.role import beats
+
+    return all(beat.at_s < run.since_s for beat in beats(paths).values())
+
+
+def _interrupt(run: Owner) -> None:
+    if run.host == socket.gethostname():
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(run.pid, signal.SIGTERM)
 
 
 def snapshot(paths: RunPaths) -> dict[str, Any]:
@@ -133,6 +170,8 @@ def _render(now: dict[str, Any]) -> Group:
     parts: list[Any] = [Text(head, style="bold")]
     if now["board_fault"]:
         parts.append(Text(f"no new assignments: {now['board_fault']}", style="red"))
+    for role in now["roles"]:
+        parts += [Text(str(fault), style="yellow") for fault in role.get("faults", ()) if role["alive"]]
     parts += [Text(), _table(now["problems"], PROBLEM_COLUMNS)]
     parts += [Text(), _table(now["workers"], ("worker", "state", "branch"))]
     parts += [Text(), _table(now["roles"], ("role", "pid", "alive", "age_s"))]

@@ -70,7 +70,9 @@ def verdicts(paths: RunPaths) -> dict[str, float]:
 
 
 @pytest.mark.timeout(300)
-def test_a_run_finds_a_faster_kernel_and_ends_by_itself(root: RunRoot) -> None:
+def test_a_run_finds_a_faster_kernel_and_ends_by_itself(
+    root: RunRoot, capsys: pytest.CaptureFixture[str]
+) -> None:
     root.config.write_text(TOML.replace("baseline_s = 5", "baseline_s = 60"))  # time for torch.compile
     write_double(root.problem("broken"))
     (root.problem("broken") / "workload.jsonl").write_text("{}\n")
@@ -92,6 +94,10 @@ def test_a_run_finds_a_faster_kernel_and_ends_by_itself(root: RunRoot) -> None:
     ).stdout  # fmt: skip
     for trailer in ("Speedup: ", "SOL-Score: ", "Comparison: ", "Worker: w1", "Agent: tuner"):
         assert trailer in log
+    assert cli.main(["log", "double"]) == 0
+    shown = capsys.readouterr().out
+    for said in ("Speedup: ", "SOL-Score: ", "Comparison: ", "w1 tuner"):
+        assert said in shown
 
 
 @pytest.mark.timeout(300)
@@ -146,3 +152,15 @@ def test_two_runs_of_one_name_exclude_each_other(root: RunRoot) -> None:
         assert f"pid {run.pid}" in err or str(run.pid) in err
         run.send_signal(signal.SIGINT)
         assert run.wait(10) == 130
+
+
+@pytest.mark.timeout(300)
+def test_a_run_that_still_prepares_is_stopped_too(root: RunRoot) -> None:
+    paths = root.run("t")
+    with swarm_run("--minutes", "5") as run:
+        wait_for(lambda: (paths.hub / "refs/heads/problem/double").exists())
+        processes = family(run)
+        assert cli.main(["stop"]) == 0
+        assert run.wait(1) == 130
+        wait_for(lambda: gone(processes), 2)
+    assert not paths.stop.exists()
