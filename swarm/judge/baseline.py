@@ -22,6 +22,7 @@ from swarm.errors import Refused
 from swarm.job import encode_files
 from swarm.judge.wire import Closed, receive, send
 from swarm.problem import Problem
+from swarm.schema import decode
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK_AND_LAST_S = 900.0
@@ -67,7 +68,7 @@ def _request(problems: Sequence[Problem], coordination: bytes, device: Device, b
         {
             "device": asdict(device),
             "budget_s": budget_s,
-            "coordination": coordination.decode(),
+            "coordination": decode(coordination, "COORDINATION.md"),
             "problems": {problem.name: encode_files(problem.files) for problem in problems},
         }
     ).encode()
