@@ -177,6 +177,8 @@ def test_lint_takes_a_sound_problem_and_names_a_weak_one(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_double(root / "problems" / "zero")
+    write_double(root / "problems" / "broken")
+    (root / "problems" / "broken" / "seed" / "cpp" / "kernel.cpp").write_text('#include "problem.h"\nint x\n')
     (root / "problems" / "zero" / "reference.py").write_text("def run(x):\n    return 0 * x\n")
     capsys.readouterr()
     done = subprocess.run(
@@ -187,7 +189,8 @@ def test_lint_takes_a_sound_problem_and_names_a_weak_one(
     found = json.loads(done.stdout)
     assert not any(finding["is_weak"] for finding in found["double"])
     assert any("zeros" in finding["text"] for finding in found["zero"] if finding["is_weak"])
-    assert "not sound: zero" in done.stderr
+    assert any("broken/seed/cpp: kernel.cpp:" in finding["text"] for finding in found["broken"])
+    assert "not sound: broken, zero" in done.stderr
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])

@@ -1,13 +1,22 @@
-"""`swarm problems lint`: would an answer that skips the work pass? The trying itself is the judge's."""
+"""`swarm problems lint`: would a wrong answer pass, does a seed not build? The trying is the judge's."""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
 from swarm.cli.context import json_option, print_json, root_of, stderr, stdout
 from swarm.errors import BadInput, SwarmError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from swarm.device import Device
+    from swarm.layout import RunRoot
+    from swarm.problem import Problem
+    from swarm.protocol import Protocol
 
 
 @click.command()
@@ -15,9 +24,10 @@ from swarm.errors import BadInput, SwarmError
 @json_option
 @click.pass_context
 def lint(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
-    """Check problems: their files, their reference, and that wrong answers fail.
+    """Check problems: files, reference, that wrong answers fail and seeds build.
 
-    Ends with exit code 1 if a problem is broken, or takes an answer that skips the work.
+    Ends with exit code 1 if a problem is broken, or takes an answer that skips the work. Whether a seed is
+    correct is for `swarm bench` to say.
     """
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -29,7 +39,7 @@ def lint(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
     from swarm.protocol import read_protocol
 
     root = root_of(ctx)
-    tests = read_protocol(root.coordination.read_bytes(), root.coordination.name).tests
+    protocol = read_protocol(root.coordination.read_bytes(), root.coordination.name)
     device = cpu_device()
     os.sched_setaffinity(0, device.cores)
     found: dict[str, list[dict[str, object]]] = {}
@@ -39,11 +49,14 @@ def lint(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
         for name in choose_problems(names or ("*",), root.problems):
             task = progress.add_task(name)
             try:
-                findings = try_out(load_problem(root.problem(name)), tests, references)
+                problem = load_problem(root.problem(name))
+                found[name] = [
+                    {"is_weak": True, "text": text} for text in _seeds(root, problem, protocol, device)
+                ]
+                findings = try_out(problem, protocol.tests, references)
+                found[name] += [{"is_weak": f.is_weak, "text": str(f)} for f in findings]
             except SwarmError as error:
-                found[name] = [{"is_weak": True, "text": str(error)}]
-            else:
-                found[name] = [{"is_weak": f.is_weak, "text": str(f)} for f in findings]
+                found[name] = [*found.get(name, ()), {"is_weak": True, "text": str(error)}]
             if any(finding["is_weak"] for finding in found[name]):
                 bad.append(name)
             progress.remove_task(task)
@@ -53,6 +66,20 @@ def lint(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
         print_json(found)
     if bad:
         raise BadInput(f"not sound: {', '.join(bad)}", where="problems", remedy="see what was found above")
+
+
+def _seeds(root: RunRoot, problem: Problem, protocol: Protocol, device: Device) -> Iterator[str]:
+    """Say of each seed that does not build where and why."""
+    from swarm.judge.build import Frozen, build
+    from swarm.languages.protocol import Failure
+
+    for language, files in sorted(problem.seeds.items()):
+        where = f"{problem.name}/seed/{language}"
+        built = build(files, Frozen(problem, protocol), device, root.build_cache)
+        if isinstance(built, Failure):
+            yield f"{where}: {built.reason.removeprefix('solution/')}"
+        elif (named := built.manifest.language.value) != language:
+            yield f"{where}: solution.toml: language {named!r} does not fit the folder; write {language!r}"
 
 
 def _print(name: str, findings: list[dict[str, object]]) -> None:
