@@ -234,6 +234,7 @@ def _bad_input(item: ErrorDetails, locate: Locate) -> BadInput:
         return BadInput("required field is missing", where=locate(loc), remedy="add it")
     remedy = item["msg"][:1].lower() + item["msg"][1:]
     remedy = re.sub(r"a valid dictionary( or instance of \w+)?", "an object", remedy)
+    remedy = remedy.replace("a valid tuple", "a list")
     remedy = re.sub(r" after validation, not \d+$", "", remedy)
     remedy = re.sub(r"^(input|value|string|list|tuple|dictionary) should", "it must", remedy)
     return BadInput(f"{shown(item['input'])} is not allowed", where=locate(loc), remedy=remedy)

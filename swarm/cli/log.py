@@ -82,7 +82,8 @@ def _row(entry: Entry) -> tuple[str, ...]:
     one, verdict = entry.submission, entry.verdict
     what = "refused" if entry.refusal else verdict.status.value if verdict else "not measured yet"
     if entry.kind == "merge":
-        what = f"champion, {one.trailers.get('Speedup', 'speedup unknown')}"
+        speedup = one.trailers.get("Speedup")
+        what = f"champion, {speedup}×" if speedup else "champion, speedup unknown"
     worker = one.branch.worker if one.branch else one.trailers.get("Worker", "")
     return (
         MARKS[entry.kind],

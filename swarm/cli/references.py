@@ -30,7 +30,8 @@ def measure_references(
         )
     wanted = [problem for problem in problems if not is_measured(root, device, problem)]
     if wanted:
-        view.say(f"measuring the baselines of {len(wanted)} problems, {budget_s:.0f} s at most")
+        whose = wanted[0].name if len(wanted) == 1 else f"{len(wanted)} problems"
+        view.say(f"measuring the baselines of {whose}, {budget_s:.0f} s at most")
         measure_baselines(
             root, device, wanted, budget_s, lambda baseline: view.say(f"  {sentence(baseline)}")
         )

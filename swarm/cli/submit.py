@@ -14,7 +14,9 @@ from swarm.layout import locate_worktree
 from swarm.report.render import microseconds
 
 if TYPE_CHECKING:
-    from swarm.verdict import Verdict
+    from collections.abc import Sequence
+
+    from swarm.verdict import Verdict, WorkloadResult
 
 COMMIT_TIMEOUT_S = 30.0
 
@@ -67,6 +69,13 @@ def print_verdict(verdict: Verdict) -> None:
     out.print(f"{verdict.status.value}{time_us}  {verdict.problem}", style="bold", markup=False)
     if verdict.reason:
         out.print(verdict.reason, markup=False, soft_wrap=True)
+    if verdict.workloads:
+        _print_workloads(verdict.workloads)
+    if verdict.log:
+        out.print(verdict.log, markup=False, style="dim", soft_wrap=True)
+
+
+def _print_workloads(workloads: Sequence[WorkloadResult]) -> None:
     print_table(
         ("workload", "status", "µs", "± µs", "calls", "T_SOL µs", "of limit", "max error"),
         [
@@ -74,7 +83,11 @@ def print_verdict(verdict: Verdict) -> None:
                 one.uuid,
                 one.status.value,
                 "" if one.time_us is None else microseconds(one.time_us),
-                "" if one.ci_us is None else f"{one.ci_us:.2g}",
+                ""
+                if one.ci_us is None
+                else f"{one.ci_us:.2g}"
+                if one.ci_us < 100
+                else microseconds(one.ci_us),
                 str(one.calls),
                 "" if one.t_sol_us is None else microseconds(one.t_sol_us),
                 ""
@@ -82,9 +95,7 @@ def print_verdict(verdict: Verdict) -> None:
                 else f"{100 * one.t_sol_us / one.time_us:.0f} %",
                 "" if one.max_abs_error is None else f"{one.max_abs_error:.2g}",
             )
-            for one in verdict.workloads
+            for one in workloads
         ],
         right=frozenset(("µs", "± µs", "calls", "T_SOL µs", "of limit", "max error")),
     )
-    if verdict.log:
-        out.print(verdict.log, markup=False, style="dim", soft_wrap=True)
