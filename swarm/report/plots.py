@@ -45,10 +45,11 @@ def progress_svg(histories: Sequence[History]) -> str:
     shown = [h for h in histories if h.passed]
     if not shown:
         return ""
-    rows = math.ceil(len(shown) / COLUMNS)
+    columns = min(COLUMNS, len(shown))
+    rows = math.ceil(len(shown) / columns)
     with mpl.rc_context(STYLE):
         figure = _figure(10.5, 2.5 * rows + 0.45)
-        panels = figure.subplots(rows, COLUMNS, squeeze=False)
+        panels = figure.subplots(rows, columns, squeeze=False)
         start_s = min(v.created_s for h in shown for v in h.passed)
         end_s = max(*(v.created_s for h in shown for v in h.verdicts), *(h.reigns[-1].since_s for h in shown))
         for axes, history in zip(panels.flat, shown, strict=False):
@@ -58,7 +59,7 @@ def progress_svg(histories: Sequence[History]) -> str:
         handles, labels = panels.flat[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper left", ncols=4, frameon=False, handlelength=1.6)
         figure.supxlabel("minutes since the first verdict", fontsize=9)
-        figure.supylabel("µs (geometric mean over workloads, log scale)", fontsize=9)
+        figure.supylabel("µs, geometric mean, log scale", fontsize=9)
         return _svg(figure)
 
 
