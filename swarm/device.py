@@ -19,7 +19,11 @@ class Device:
     uuid: str
     """This very device on this very host."""
     cores: tuple[int, ...]
-    """For a CPU: the pinned cores the judge, the reference and the runner use, one at a time."""
+    """The cores the judge, the reference and the runner use; on a CPU they are what is measured."""
+    arch: str = ""
+    """Of a GPU: what kernels are compiled for, for example `sm_90a`."""
+    memory_bytes: int = 0
+    multiprocessors: int = 0
 
     @property
     def workloads_file(self) -> str:

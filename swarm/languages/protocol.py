@@ -30,6 +30,31 @@ class Kind(StrEnum):
 
     SHARED_OBJECT = "shared_object"
     PYTHON = "python"
+    PLAN = "plan"
+    """Cubins and the plan of their launches: no code of the candidate runs on the host."""
+    TORCH_EXTENSION = "torch_extension"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInfo:
+    """What a compiled kernel needs, as its cubin says."""
+
+    name: str
+    """As the manifest writes it, for example `rmsnorm<8>`."""
+    symbol: str
+    """As the cubin names it."""
+    variant: int
+    registers: int
+    """Per thread."""
+    static_smem_bytes: int
+    stack_bytes: int
+    """Local memory per thread."""
+    spill_store_bytes: int
+    spill_load_bytes: int
+    parameters: tuple[tuple[int, int], ...]
+    """(offset, size) in bytes of each parameter."""
+    max_threads: int = 0
+    """Of a block, by __launch_bounds__; 0 if the source does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +63,15 @@ class Artifact:
 
     kind: Kind
     path: Path
-    """The shared object, or the folder of Python sources."""
+    """The shared object; or the folder of Python sources, or of plan.json and the cubins 0.cubin, 1.cubin, ..."""
     entry: str
-    """A symbol, or `file.py::function`."""
+    """A symbol, or `file.py::function`; empty for a plan."""
     log: str = ""
     """What the compiler said: warnings."""
+    kernels: tuple[KernelInfo, ...] = ()
+    """What the compiler made, for languages that are compiled to cubins by us."""
+    returns_outputs: bool = False
+    """The entry returns its outputs instead of writing them: baselines only."""
 
 
 @dataclass(frozen=True, slots=True)
