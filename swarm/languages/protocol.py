@@ -63,7 +63,7 @@ class Artifact:
 
     kind: Kind
     path: Path
-    """The shared object; or the folder of Python sources, or of plan.json and the cubins 0.cubin, 1.cubin, ..."""
+    """The shared object; or the folder of Python sources, or of plan.json and 0.cubin, 1.cubin, ..."""
     entry: str
     """A symbol, or `file.py::function`; empty for a plan."""
     log: str = ""
