@@ -1,0 +1,1 @@
+"""The judge on NVIDIA GPUs. Only modules that touch a GPU import CUDA's bindings, and only when they do."""
