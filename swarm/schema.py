@@ -11,11 +11,11 @@ import difflib
 import json
 import math
 import re
+import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
-import tomli
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -101,8 +101,8 @@ def read_json(data: bytes, where: str) -> object:
 def read_toml(text: str, where: str, first_line: int = 1) -> dict[str, Any]:
     """Parse TOML text that starts at line `first_line` of the file `where`."""
     try:
-        return tomli.loads(text)
-    except tomli.TOMLDecodeError as error:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
         number = first_line - 1 + (int(line[1]) if line else len(text.splitlines()))
         what = re.sub(r" \(at .*", "", str(error))

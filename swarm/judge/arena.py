@@ -11,10 +11,9 @@ import mmap
 import os
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
-
-import psutil
 
 from swarm.errors import Refused
 
@@ -30,7 +29,7 @@ class Arena:
 
     def __init__(self, size: int) -> None:
         self.size = -(-max(size, 1) // PAGE) * PAGE
-        free = psutil.virtual_memory().available
+        free = _free_bytes()
         if self.size > MAX_SHARE * free:
             raise Refused(
                 f"buffers of {self.size / 2**20:.0f} MiB do not fit {MAX_SHARE:.0%} of the "
@@ -84,3 +83,9 @@ def needed(sizes: Sequence[int], guard: int) -> int:
 
 def _up(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _free_bytes() -> int:
+    """Return what this machine can still give to a new process without swapping."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))

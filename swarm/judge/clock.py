@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
 from swarm.device import Device
 from swarm.errors import Refused
 from swarm.judge.timing import Contradicted
@@ -75,12 +73,19 @@ def _busy_s(device: Device) -> float:
 
 def _own_s() -> float:
     """Return the processor time of this process and all below it: references, controls and runners."""
-    me = psutil.Process()
-    total_s = 0.0
-    for process in (me, *me.children(recursive=True)):
+    below: dict[int, list[int]] = {}
+    spent: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:  # its time is in its parent's by now
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()  # the name may hold spaces
+        except OSError:  # it is gone: its time is in its parent's by now
             continue
-        total_s += times.user + times.system + times.children_user + times.children_system
-    return total_s
+        pid = int(stat.parent.name)
+        below.setdefault(int(fields[1]), []).append(pid)
+        spent[pid] = sum(map(int, fields[11:15]))  # user and system, its own and of children it waited for
+    total, todo = 0, [os.getpid()]
+    while todo:
+        pid = todo.pop()
+        total += spent.get(pid, 0)
+        todo += below.get(pid, ())
+    return total / TICKS_PER_S
