@@ -86,6 +86,8 @@ class WorkloadResult:
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     matched_ratio: float | None = None
+    clock: str = ""
+    """Which of the environment's clocks gave the time."""
 
     def __post_init__(self) -> None:
         timed = self.status in (Status.PASSED, Status.BELOW_SOL)
@@ -138,6 +140,7 @@ class WorkloadRatio:
     low: float
     high: float
     quads: int
+    clock: str = ""
 
 
 @dataclass(frozen=True, slots=True)

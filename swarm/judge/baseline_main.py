@@ -26,8 +26,7 @@ from swarm.contents import files_hash
 from swarm.device import Device, other_cores
 from swarm.job import decode_files
 from swarm.judge import timing
-from swarm.judge.desk import Desk
-from swarm.judge.judge import versions
+from swarm.judge.desk import CpuDesk, versions
 from swarm.judge.reference import InvalidReference, Reference, References, input_specs
 from swarm.judge.runner import Slot
 from swarm.judge.sitting import Sitting
@@ -63,6 +62,7 @@ class ReferenceCaller:
         self._name = name
         self._in, self._out = shapes(problem.definition, problem.definition.resolve(workload))
         self.wall_ns = 0
+        self.clock = "monotonic"
 
     def call(self, slots: Sequence[Slot]) -> list[int] | Failure:
         work = [
@@ -99,7 +99,7 @@ def measure(
     deadline = time.monotonic() + budget_s
     others = other_cores()
     with ExitStack() as stack:
-        desk = stack.enter_context(Desk(device, cache))
+        desk = stack.enter_context(CpuDesk(device, cache))
         compiler = stack.enter_context(Compiler(cache, device, others, deadline))
         lock = device_lock_path(device.uuid)
         stack.enter_context(held(lock, timeout_s=LOCK_S, purpose="measure baselines"))
@@ -156,7 +156,7 @@ class Compiler:
 class Bench:
     """Times baselines on the device."""
 
-    def __init__(self, desk: Desk, tests: Tests, deadline: float) -> None:
+    def __init__(self, desk: CpuDesk, tests: Tests, deadline: float) -> None:
         self._desk = desk
         limits = {"budget_s": WORKLOAD_S, "max_calls": max(MAX_CALLS, tests.min_calls)}
         self._tests = tests.model_copy(update=limits)

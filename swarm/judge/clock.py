@@ -20,7 +20,7 @@ BUSY_COLUMNS = (1, 2, 3, 6, 7, 8)
 """Of a row of /proc/stat: user, nice, system, irq, softirq, and steal, which other guests took."""
 
 
-class Clock:
+class CoreClock:
     """Starts with a job; `facts` say what happened on the cores while it was measured."""
 
     def __init__(self, device: Device) -> None:

@@ -12,11 +12,12 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
-from swarm.judge.sitting import Call, Sitting
-from swarm.judge.timing import TRIM, Caller, Control, Samples, finish, request, trimmed
+from swarm.judge.protocol import Call, Caller, Control, Sitting
+from swarm.judge.timing import TRIM, Samples, finish, request, trimmed
 from swarm.languages.protocol import Failure
 from swarm.protocol import Tests
 from swarm.verdict import Outcome, Trust, WorkloadRatio, geometric_mean
@@ -24,6 +25,8 @@ from swarm.verdict import Outcome, Trust, WorkloadRatio, geometric_mean
 CALLS = (1, 1, 1, 2)
 """How many calls a request of a quad has, by chance: to write contents takes longer than to work on them."""
 RESAMPLES = 2000
+MAX_DROPPED = 1.0
+"""Quads that a throttled device spoiled are made again, up to this share of all."""
 CHAMPION, CANDIDATE = 0, 1
 
 
@@ -42,6 +45,8 @@ class Quads:
     log_ratios: list[float] = field(default_factory=list)
     """log(champion / candidate), one per quad."""
     sides: tuple[Samples, Samples] = field(default_factory=lambda: (Samples(), Samples()))
+    dropped: int = 0
+    """Spoiled by the device and made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ class Decision:
 
 
 def sit(
-    sitting: Sitting,
+    sitting: Sitting[Any],
     callers: tuple[Sequence[Caller], Sequence[Caller]],
     controls: tuple[Control | None, Control | None],
     rng: random.Random,
@@ -66,7 +71,7 @@ def sit(
     warm_up = _warm_up(sitting, callers, rng)
     if warm_up is not None:
         return warm_up
-    for _ in range(sitting.tests.quads):
+    while len(quads.log_ratios) < sitting.tests.quads:
         if not pairs:
             pairs = list(itertools.product(*callers))
             rng.shuffle(pairs)
@@ -90,6 +95,7 @@ def decide(found: Mapping[str, Quads], tests: Tests, seed: int, trust: Trust = T
             math.exp(trimmed(quads.log_ratios)[0]),
             *_interval(resampled[uuid], tests.confidence),
             len(quads.log_ratios),
+            quads.sides[CANDIDATE].clock,
         )
         for uuid, quads in found.items()
     )
@@ -125,7 +131,7 @@ def _outcome(
 
 
 def _warm_up(
-    sitting: Sitting, callers: tuple[Sequence[Caller], Sequence[Caller]], rng: random.Random
+    sitting: Sitting[Any], callers: tuple[Sequence[Caller], Sequence[Caller]], rng: random.Random
 ) -> SideFailure | None:
     """Let every process work once, checked: the first call finds code and stack pages missing."""
     for side, processes in enumerate(callers):
@@ -138,7 +144,7 @@ def _warm_up(
 
 
 def _quad(
-    sitting: Sitting,
+    sitting: Sitting[Any],
     pair: tuple[Caller, Caller],
     quads: Quads,
     controls: tuple[Control | None, Control | None],
@@ -146,25 +152,30 @@ def _quad(
 ) -> SideFailure | None:
     first = rng.choice((CHAMPION, CANDIDATE))
     count = min(rng.choice(CALLS), sitting.max_slots)
-    spent_us = [0.0, 0.0]
+    found = (Samples(), Samples())
+    spoiled = False
     for order in ((first, 1 - first), (1 - first, first)):
         calls = sitting.fill(count)
         fully = sitting.wants_comparison(calls[0], len(quads.log_ratios), sitting.tests.quads)
         for turn, side in enumerate(order):
             if turn == 1:
                 sitting.renew(calls)
-            samples = quads.sides[side]
-            before = len(samples.claimed_us)
-            failure = _checked(sitting, pair[side], calls, controls[side], samples, rng, fully=fully)
+            failure = _checked(sitting, pair[side], calls, controls[side], found[side], rng, fully=fully)
             if failure is not None:
                 return SideFailure(side, failure)
-            spent_us[side] += math.fsum(samples.claimed_us[before:])
+        spoiled = bool(sitting.disturbance()) or spoiled
+    if spoiled and quads.dropped < MAX_DROPPED * sitting.tests.quads:
+        quads.dropped += 1
+        return None
+    for side in (CHAMPION, CANDIDATE):
+        quads.sides[side].add(found[side])
+    spent_us = [math.fsum(side.claimed_us) for side in found]
     quads.log_ratios.append(math.log(spent_us[CHAMPION] / spent_us[CANDIDATE]))
     return None
 
 
 def _checked(
-    sitting: Sitting,
+    sitting: Sitting[Any],
     caller: Caller,
     calls: Sequence[Call],
     control: Control | None,
@@ -176,11 +187,7 @@ def _checked(
     claims = request(caller, calls, control, samples, rng)
     if isinstance(claims, Failure):
         return claims
-    for call in calls:
-        failure = sitting.inspect(call, fully=fully)
-        if failure is not None:
-            return failure
-    return None
+    return sitting.inspect(calls, [fully] * len(calls))
 
 
 def _resample(log_ratios: Sequence[float], generator: torch.Generator) -> torch.Tensor:

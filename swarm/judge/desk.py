@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import platform
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,14 +18,17 @@ from swarm import sandbox
 from swarm.device import Device
 from swarm.judge import sitting
 from swarm.judge.arena import Arena
-from swarm.judge.build import language
-from swarm.judge.reference import Reference, References
+from swarm.judge.build import Built, Frozen, language
+from swarm.judge.clock import CoreClock
+from swarm.judge.reference import InvalidReference, Reference, References, input_specs
 from swarm.judge.runner import Runner, Slot
+from swarm.judge.sitting import Sitting
 from swarm.judge.slots import Memory
-from swarm.languages import native
+from swarm.languages import native, toolchain
 from swarm.languages.protocol import Artifact, CompileLimits, Failure, Kind
 from swarm.problem import Problem, problem_from_files
 from swarm.solution import load_manifest
+from swarm.verdict import Trust
 from swarm.workload import Workload
 
 KEPT_FACTOR = 4
@@ -50,8 +56,12 @@ EMPTY_SOLUTIONS = {
 }
 
 
-class Desk:
+class CpuDesk:
     """Made once per judge; the process is pinned to the device's cores from then on."""
+
+    floor_noise = 0.05
+    """Peaks are measured: T_SOL differs by some percent from one calibration to the next."""
+    timer = "CLOCK_MONOTONIC in the runner, bounded by the judge's"
 
     def __init__(self, device: Device, cache: Path) -> None:
         os.sched_setaffinity(0, device.cores)
@@ -82,6 +92,30 @@ class Desk:
             if memory is not None:
                 memory.arena.close()
         self._shared = self._private = None
+
+    def warm_up(self) -> None:
+        self.references.start()
+        self.control(Kind.SHARED_OBJECT)
+
+    def clock(self) -> CoreClock:
+        return CoreClock(self.device)
+
+    @contextmanager
+    def table(
+        self, epoch: str, rules: Frozen, workloads: Sequence[Workload], seed: str
+    ) -> Iterator[CpuTable]:
+        reference = self.reference(epoch, rules.problem)
+        yield CpuTable(self, rules, reference, self.memories(rules.problem, workloads), seed)
+
+    def drop(self, epoch: str, error: InvalidReference) -> None:
+        self.references.drop(epoch, error)
+
+    def trust(self, kind: Kind) -> Trust:
+        """Return HOST: a CPU kernel's own code is called, so all rests on the doubts of the judge."""
+        return Trust.HOST
+
+    def versions(self) -> dict[str, str]:
+        return versions()
 
     def memories(self, problem: Problem, workloads: Iterable[Workload]) -> tuple[Memory, Memory]:
         """Return (what runners see, what only the reference sees), large enough for `workloads`."""
@@ -123,10 +157,56 @@ class Desk:
         return other
 
 
+class CpuTable:
+    """One problem's reference and memory, while the device is held."""
+
+    def __init__(
+        self, desk: CpuDesk, rules: Frozen, reference: Reference, memories: tuple[Memory, Memory], seed: str
+    ) -> None:
+        self._desk = desk
+        self._rules = rules
+        self._reference = reference
+        self._shared, self._private = memories
+        self._seed = seed
+
+    def sitting(self, workload: Workload) -> Sitting:
+        tests = self._rules.protocol.tests
+        return Sitting(
+            self._rules.problem, workload, tests, self._reference, self._shared, self._private, self._seed
+        )
+
+    def runner(self, built: Built) -> Runner:
+        rules = self._rules.protocol.rules
+        return self._desk.runner(
+            built.artifact,
+            self._rules.problem,
+            self._shared.arena,
+            memory_gib=rules.memory_gib,
+            timeout_s=rules.run_timeout_s,
+        )
+
+    def control(self, built: Built) -> EmptyCandidate:
+        return self._desk.control(built.artifact.kind)
+
+    def flops(self, workload: Workload) -> float:
+        return self._reference.flops(input_specs(self._rules.problem.definition, workload))
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return what a result depends on besides the device."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "compiler": toolchain.compiler().version,
+        "kernel": platform.release(),
+    }
+
+
 class EmptyCandidate:
     """A warm runner whose candidate does nothing: what its requests take is what any request takes."""
 
-    def __init__(self, kind: Kind, desk: Desk) -> None:
+    def __init__(self, kind: Kind, desk: CpuDesk) -> None:
         problem = problem_from_files(EMPTY_PROBLEM, "empty")
         files = EMPTY_SOLUTIONS[kind]
         manifest = load_manifest(files)

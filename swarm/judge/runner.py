@@ -122,6 +122,10 @@ class Runner:
         """The tail of what the candidate has printed."""
         return self._process.log
 
+    @property
+    def clock(self) -> str:
+        return "monotonic"
+
     def ready(self) -> Failure | None:
         """Wait until the candidate is loaded; return how that failed, if it did."""
         if self._failure is None and self.pid is None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 from swarm.judge import check, elements
 from swarm.judge.arena import ALIGNMENT, needed, place
-from swarm.judge.inputs import Draw, Inputs, Scalar, Spread, seed_number
+from swarm.judge.inputs import Draw, Inputs, Scalar, seed_number
+from swarm.judge.protocol import Evidence
 from swarm.judge.reference import InvalidReference, Reference
 from swarm.judge.runner import Slot
 from swarm.judge.slots import GUARD_BYTES, Buffer, Memory, same_bytes, shapes
@@ -45,22 +46,6 @@ class Call:
     @property
     def buffers(self) -> list[Buffer]:
         return [*(b for b in self.inputs if isinstance(b, Buffer)), *self.outputs]
-
-
-@dataclass(slots=True)
-class Evidence:
-    """The worst that the compared calls of a workload showed."""
-
-    compared: int = 0
-    max_abs_error: float = 0.0
-    max_rel_error: float = 0.0
-    matched_ratio: float = 1.0
-    seen: set[Spread] = field(default_factory=set)
-
-    def add(self, match: check.Match) -> None:
-        self.max_abs_error = max(self.max_abs_error, match.max_abs_error)
-        self.max_rel_error = max(self.max_rel_error, match.max_rel_error)
-        self.matched_ratio = min(self.matched_ratio, match.matched_ratio)
 
 
 def max_slots(problem: Problem, workload: Workload) -> int:
@@ -148,8 +133,19 @@ class Sitting:
         is_due = self.tests.rounds - self.evidence.compared >= least - done
         return is_due or self._rng.random() < chosen / of
 
-    def inspect(self, call: Call, *, fully: bool) -> Failure | None:
-        """Return what is wrong after a call: guards always, inputs and outputs if `fully`."""
+    def inspect(self, calls: Sequence[Call], fully: Sequence[bool]) -> Failure | None:
+        """Return what is wrong after a request: guards always, inputs and outputs where `fully`."""
+        for call, is_full in zip(calls, fully, strict=True):
+            failure = self._inspect(call, fully=is_full)
+            if failure is not None:
+                return failure
+        return None
+
+    def disturbance(self) -> str:
+        """Nothing: interference on a CPU adds to some samples, and trimming takes them."""
+        return ""
+
+    def _inspect(self, call: Call, *, fully: bool) -> Failure | None:
         for buffer in call.buffers:
             outside = self._shared.broken_guard(buffer)
             if outside is not None:

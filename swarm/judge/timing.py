@@ -12,10 +12,9 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
-from swarm.judge.runner import Slot
-from swarm.judge.sitting import Call, Sitting
+from swarm.judge.protocol import Call, Caller, Control, Sitting
 from swarm.languages.protocol import Failure
 from swarm.verdict import Status
 
@@ -37,21 +36,6 @@ class Contradicted(Failure):
     """The judge's clock saw more time than was claimed: a lie, or other work on the same cores."""
 
 
-class Caller(Protocol):
-    """What executes calls: a runner, or a baseline in the reference's process."""
-
-    wall_ns: int
-
-    def call(self, slots: Sequence[Slot]) -> list[int] | Failure: ...
-
-
-class Control(Protocol):
-    """An empty candidate in a runner like the candidate's."""
-
-    def overhead_us(self) -> float:
-        """Make one request and return what the judge's clock saw beyond the claim."""
-
-
 @dataclass(slots=True)
 class Samples:
     """The timed calls of one runner on one workload."""
@@ -63,6 +47,19 @@ class Samples:
     """Per request, per slot: wall time less claims, less the control's beside it."""
     control_us: list[float] = field(default_factory=list)
     """Per request, per slot: what the control's took; its spread is the noise of the hour."""
+    clocks: set[str] = field(default_factory=set)
+
+    def add(self, other: Samples) -> None:
+        self.claimed_us += other.claimed_us
+        self.request_us += other.request_us
+        self.hidden_us += other.hidden_us
+        self.control_us += other.control_us
+        self.clocks |= other.clocks
+
+    @property
+    def clock(self) -> str:
+        """Name the clock they were read from."""
+        return " and ".join(sorted(self.clocks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +70,12 @@ class Timed:
     ci_us: float
     """Half width of the 95 % interval."""
     calls: int
+    clock: str = ""
 
 
-def measure(sitting: Sitting, caller: Caller, control: Control | None, rng: random.Random) -> Timed | Failure:
+def measure(
+    sitting: Sitting[Any], caller: Caller, control: Control | None, rng: random.Random
+) -> Timed | Failure:
     """Call until [tests] is satisfied, checking every call; return the time, or how it failed.
 
     Without a control the caller's claims are believed.
@@ -85,17 +85,20 @@ def measure(sitting: Sitting, caller: Caller, control: Control | None, rng: rand
     warm_ups = rng.randint(1, MAX_WARM_UPS)
     samples = Samples()
     done = 0
+    least = tests.min_calls + warm_ups
     while True:
         calls = sitting.fill(rng.randint(1, sitting.max_slots))
-        claims = request(caller, calls, control, samples if done >= warm_ups else Samples(), rng)
+        found = Samples()
+        claims = request(caller, calls, control, found, rng)
         if isinstance(claims, Failure):
             return claims
-        for call in calls:
-            done += 1
-            fully = sitting.wants_comparison(call, done, tests.min_calls + warm_ups)
-            failure = sitting.inspect(call, fully=fully)
-            if failure is not None:
-                return failure
+        fully = [sitting.wants_comparison(call, done + at, least) for at, call in enumerate(calls, 1)]
+        failure = sitting.inspect(calls, fully)
+        if failure is not None:
+            return failure
+        if done >= warm_ups and (not sitting.disturbance() or time.monotonic() > deadline):
+            samples.add(found)
+        done += len(calls)
         if samples.claimed_us and is_enough(samples.claimed_us, sitting, deadline):
             return finish(samples)
 
@@ -109,6 +112,7 @@ def request(
     claims = caller.call([call.slot for call in calls])
     if isinstance(claims, Failure):
         return claims
+    samples.clocks.add(caller.clock)
     samples.claimed_us.extend(ns / 1e3 for ns in claims)
     samples.request_us.append(sum(claims) / 1e3 / len(claims))
     if control is not None:
@@ -120,7 +124,7 @@ def request(
     return claims
 
 
-def is_enough(claimed_us: Sequence[float], sitting: Sitting, deadline: float) -> bool:
+def is_enough(claimed_us: Sequence[float], sitting: Sitting[Any], deadline: float) -> bool:
     tests = sitting.tests
     count = len(claimed_us)
     if count < tests.min_calls or sitting.evidence.compared < min(tests.rounds, count):
@@ -144,7 +148,7 @@ def finish(samples: Samples) -> Timed | Failure:
                 f"it claims {centre:.1f} us a call, but the judge's clock saw {hidden_us:.1f} us more "
                 f"than that, where {allowed_us:.1f} us are allowed",
             )
-    return Timed(centre, half_width, len(samples.claimed_us))
+    return Timed(centre, half_width, len(samples.claimed_us), samples.clock)
 
 
 def _centre(samples: Samples) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import pytest
 
 from swarm.device import Device, cpu_device
 from swarm.errors import Refused
-from swarm.judge.clock import SHARED, Clock
+from swarm.judge.clock import SHARED, CoreClock
 from swarm.judge.timing import Contradicted
 from swarm.languages.protocol import Failure
 from swarm.verdict import Status
@@ -39,7 +39,7 @@ def work(seconds: float) -> None:
 
 
 def test_what_others_do_on_the_cores_excuses_a_contradiction() -> None:
-    clock = Clock(DEVICE)
+    clock = CoreClock(DEVICE)
     with hog(DEVICE), clock.measuring():
         time.sleep(1.0)
         assert clock.foreign_share > SHARED
@@ -56,7 +56,7 @@ def test_the_judges_own_processes_are_no_others() -> None:
         code = "import time\nuntil = time.monotonic() + 0.5\nwhile time.monotonic() < until: pass"
         shares = []
         for _ in range(3):  # other work on the test machine may disturb one
-            clock = Clock(DEVICE)
+            clock = CoreClock(DEVICE)
             with clock.measuring():
                 work(0.3)
                 subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,7 +11,7 @@ import pytest
 
 from swarm.device import cpu_device
 from swarm.judge.build import Built, Frozen, build
-from swarm.judge.desk import Desk
+from swarm.judge.desk import CpuDesk
 from swarm.judge.inputs import ROUND
 from swarm.judge.sitting import Sitting
 from swarm.languages.protocol import Failure
@@ -25,15 +25,15 @@ DEVICE = cpu_device()
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CpuDesk]:
     cores = os.sched_getaffinity(0)
-    with Desk(DEVICE, tmp_path_factory.mktemp("cache")) as made:
+    with CpuDesk(DEVICE, tmp_path_factory.mktemp("cache")) as made:
         yield made
     os.sched_setaffinity(0, cores)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_seed_is_right_wherever_its_knobs_stand(name: str, desk: Desk) -> None:
+def test_seed_is_right_wherever_its_knobs_stand(name: str, desk: CpuDesk) -> None:
     problem = load_problem(ROOT / "problems" / name)
     protocol = load_protocol((ROOT / "COORDINATION.md").read_text(), "COORDINATION.md")
     seed = problem.seeds["cpp"]
@@ -51,7 +51,7 @@ def corners(tune: Mapping[str, Sequence[Param]]) -> list[dict[str, Param]]:
     return [{}, {name: values[-1] for name, values in tune.items()}, *between]
 
 
-def wrong_calls(built: Built, problem: Problem, protocol: Protocol, desk: Desk) -> Iterator[str]:
+def wrong_calls(built: Built, problem: Problem, protocol: Protocol, desk: CpuDesk) -> Iterator[str]:
     """Call a kernel once for every kind of input of the smallest workload; yield what was wrong."""
     workload = min(problem.cpu_workloads, key=problem.sol_bytes)
     shared, private = desk.memories(problem, [workload])
@@ -63,5 +63,5 @@ def wrong_calls(built: Built, problem: Problem, protocol: Protocol, desk: Desk) 
         if isinstance(claims, Failure):
             yield claims.reason
             return
-        found = [sitting.inspect(call, fully=True) for call in calls]
+        found = [sitting.inspect([call], [True]) for call in calls]
         yield from (failure.reason for failure in found if failure)
