@@ -216,10 +216,10 @@ class EmptyCandidate:
             raise RuntimeError(f"the empty candidate does not compile: {artifact.reason} {artifact.log}")
         self._arena = Arena(ARENA_BYTES)
         self._runner = desk.runner(artifact, problem, self._arena, memory_gib=MEMORY_GIB, timeout_s=CALL_S)
-        self.overhead_us()
+        self.overhead_us(())
 
-    def overhead_us(self) -> float:
-        """Make one request and return what the judge's clock saw beyond the claim."""
+    def overhead_us(self, slots: Sequence[Slot]) -> float:
+        """Make one request of one call, whatever the candidate's is: slots cost a CPU's runner nothing."""
         claims = self._runner.call([Slot((0,), (ARENA_BYTES // 2,), {"n": 1})])
         if isinstance(claims, Failure):
             raise RuntimeError(f"the empty candidate failed: {claims.reason} {claims.log}")

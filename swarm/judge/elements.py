@@ -76,7 +76,7 @@ def comparable_dtype(dtype: DType) -> torch.dtype:
 def comparable(values: torch.Tensor, dtype: DType) -> torch.Tensor:
     """Return stored `values` as numbers to compare, unpacking float4."""
     if dtype in PACKED:
-        table = torch.tensor(E2M1)
+        table = torch.tensor(E2M1, device=values.device)
         low, high = table[(values & 15).long()], table[(values >> 4).long()]
         return torch.stack((low, high), dim=-1).flatten(-2)
     return values.to(comparable_dtype(dtype))

@@ -97,8 +97,8 @@ class Candidate(Caller, AbstractContextManager["Candidate"], Protocol):
 class Control(Protocol):
     """An empty candidate in a runner like the candidate's."""
 
-    def overhead_us(self) -> float:
-        """Make one request and return what the judge's clock saw beyond the claim."""
+    def overhead_us(self, slots: Sequence[Slot]) -> float:
+        """Make one request beside a candidate's of `slots`; return what the judge's clock saw beyond the claim."""
 
 
 class Table(Protocol):

@@ -108,8 +108,9 @@ def request(
 ) -> list[int] | Failure:
     """Make one request and note what it claims, and what it hid by the clock of the judge and the control."""
     control_first = rng.random() < 0.5
-    overhead_us = control.overhead_us() if control is not None and control_first else 0.0
-    claims = caller.call([call.slot for call in calls])
+    slots = [call.slot for call in calls]
+    overhead_us = control.overhead_us(slots) if control is not None and control_first else 0.0
+    claims = caller.call(slots)
     if isinstance(claims, Failure):
         return claims
     samples.clocks.add(caller.clock)
@@ -117,7 +118,7 @@ def request(
     samples.request_us.append(sum(claims) / 1e3 / len(claims))
     if control is not None:
         wall_us = caller.wall_ns / 1e3
-        overhead_us = overhead_us if control_first else control.overhead_us()
+        overhead_us = overhead_us if control_first else control.overhead_us(slots)
         hidden_us = wall_us - sum(claims) / 1e3 - overhead_us - REQUEST_SLACK_US
         samples.hidden_us.append(hidden_us / len(claims))
         samples.control_us.append(overhead_us / len(claims))
