@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
 from functools import lru_cache
 
@@ -60,37 +60,85 @@ FUNCTIONS: dict[str, tuple[int, int, Callable[..., Number]]] = {
 }
 """Name -> least and most arguments, function."""
 
+Calls = Mapping[str, Callable[[str], Number]]
+"""Functions of a thing that has a name but no number, such as a kernel: `f(name)` or `f('any text')`."""
+NO_CALLS: Calls = {}
+
 
 def evaluate(
-    text: str, names: Mapping[str, Number], *, grammar: Grammar = Grammar.FULL, where: str | None = None
+    text: str,
+    names: Mapping[str, Number],
+    *,
+    grammar: Grammar = Grammar.FULL,
+    where: str | None = None,
+    calls: Calls = NO_CALLS,
 ) -> Number:
     """Return the value of `text`; BadInput naming what is wrong with it."""
     try:
-        return _Evaluation(names).value(_parsed(text, grammar))
+        return _Evaluation(names, calls).value(_parsed(text, grammar, tuple(calls)))
     except _Wrong as error:
         raise _bad_input(text, error, where) from None
 
 
 def evaluate_int(
-    text: str, names: Mapping[str, Number], *, grammar: Grammar = Grammar.FULL, where: str | None = None
+    text: str,
+    names: Mapping[str, Number],
+    *,
+    grammar: Grammar = Grammar.FULL,
+    where: str | None = None,
+    calls: Calls = NO_CALLS,
 ) -> int:
     """Return the value of `text` as an integer; 2.0 is one, 2.5 is an error."""
-    value = evaluate(text, names, grammar=grammar, where=where)
+    value = evaluate(text, names, grammar=grammar, where=where, calls=calls)
     if value != int(value):
         raise _bad_input(text, _Wrong(f"is {value}, not an integer", "use // or ceildiv"), where)
     return int(value)
 
 
-def free_names(text: str, *, grammar: Grammar = Grammar.FULL, where: str | None = None) -> frozenset[str]:
+def free_names(
+    text: str,
+    *,
+    grammar: Grammar = Grammar.FULL,
+    where: str | None = None,
+    calls: Collection[str] = (),
+) -> frozenset[str]:
     """Return the names that `text` needs a value for; BadInput if it does not parse."""
+    tree = _tree(text, grammar, where, calls)
+    spoken_for = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    spoken_for |= {id(node) for _, node in _named_calls(tree, calls)}
+    return frozenset(
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in spoken_for
+    )
+
+
+def called_names(
+    text: str, calls: Collection[str], *, where: str | None = None
+) -> frozenset[tuple[str, str]]:
+    """Return (function, name) for every call of one of `calls`; BadInput if `text` does not parse."""
+    tree = _tree(text, Grammar.FULL, where, calls)
+    return frozenset((function, _thing(node)) for function, node in _named_calls(tree, calls))
+
+
+def _tree(text: str, grammar: Grammar, where: str | None, calls: Collection[str]) -> ast.expr:
     try:
-        tree = _parsed(text, grammar)
+        return _parsed(text, grammar, tuple(calls))
     except _Wrong as error:
         raise _bad_input(text, error, where) from None
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    return frozenset(
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called
-    )
+
+
+def _named_calls(tree: ast.expr, calls: Collection[str]) -> Iterator[tuple[str, ast.expr]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in calls:
+            yield node.func.id, node.args[0]
+
+
+def _thing(node: ast.expr) -> str:
+    """Return the name that is the argument of such a call."""
+    match node:
+        case ast.Name(id=name) | ast.Constant(value=str() as name):
+            return name
+        case _:
+            raise AssertionError(f"{ast.dump(node)} passed the check")
 
 
 class _Wrong(Exception):
@@ -107,7 +155,7 @@ def _bad_input(text: str, error: _Wrong, where: str | None) -> BadInput:
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str, grammar: Grammar) -> ast.expr:
+def _parsed(text: str, grammar: Grammar, calls: tuple[str, ...]) -> ast.expr:
     """Return the checked syntax tree; evaluation may then rely on its shape."""
     if len(text) > MAX_CHARS:
         raise _Wrong(f"has {len(text)} characters", f"use at most {MAX_CHARS}")
@@ -120,19 +168,33 @@ def _parsed(text: str, grammar: Grammar) -> ast.expr:
     if len(nodes) > MAX_NODES:
         raise _Wrong("is too long", f"use at most {MAX_NODES} names, numbers and operators")
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    things = {id(argument) for argument in _things(nodes, calls)}
     for node in nodes:
-        _check(node, grammar, called)
+        if id(node) not in things:
+            _check(node, grammar, called, calls)
     return tree
 
 
-def _check(node: ast.AST, grammar: Grammar, called: set[int]) -> None:
+def _things(nodes: list[ast.AST], calls: tuple[str, ...]) -> Iterator[ast.expr]:
+    """Yield the arguments of calls that take a name instead of a number."""
+    for node in nodes:
+        match node:
+            case ast.Call(func=ast.Name(id=function), args=args, keywords=[]) if function in calls:
+                match args:
+                    case [ast.Name() | ast.Constant(value=str()) as argument]:
+                        yield argument
+                    case _:
+                        raise _Wrong(f"does not give {function} a name", f"write {function}(name)")
+
+
+def _check(node: ast.AST, grammar: Grammar, called: set[int], calls: tuple[str, ...]) -> None:
     match node:
         case ast.Constant(value=bool()) | ast.Constant(value=int()) | ast.Constant(value=float()):
             ok = not isinstance(node.value, bool)
         case ast.Name():
-            ok = id(node) not in called or node.id in FUNCTIONS
+            ok = id(node) not in called or node.id in FUNCTIONS or node.id in calls
             if not ok:
-                raise _Wrong(f"calls {node.id!r}", f"the functions are {', '.join(FUNCTIONS)}")
+                raise _Wrong(f"calls {node.id!r}", f"the functions are {', '.join((*FUNCTIONS, *calls))}")
         case ast.BinOp(op=op):
             ok = type(op) in BINARY or isinstance(op, ast.Pow)
         case ast.UnaryOp(op=ast.UAdd() | ast.USub()):
@@ -172,8 +234,9 @@ def _described(node: ast.AST) -> str:
 class _Evaluation:
     """One walk over a checked tree."""
 
-    def __init__(self, names: Mapping[str, Number]) -> None:
+    def __init__(self, names: Mapping[str, Number], calls: Calls) -> None:
         self.names = names
+        self.calls = calls
 
     def value(self, node: ast.expr) -> Number:
         try:
@@ -208,6 +271,8 @@ class _Evaluation:
                 return self._comparison([left, *comparators], ops)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.value(body if self.value(test) else orelse)
+            case ast.Call(func=ast.Name(id=name), args=args) if name in self.calls:
+                return self.calls[name](_thing(args[0]))
             case ast.Call(func=ast.Name(id=name), args=args):
                 return FUNCTIONS[name][2](*map(self.value, args))
             case _:

@@ -36,7 +36,7 @@ def check_sources(sources: Mapping[str, str], language: str, rules: Rules, where
         module = _parsed(text, where + source) if source.endswith(".py") else None
         code = without_comments(text, source)
         for line, name in _includes(code) if module is None else _modules(module):
-            if not _is_own(name, source, sources) and name not in rules.imports[language]:
+            if not _is_own(name, source, sources) and not _is_listed(name, rules.imports[language]):
                 raise BadInput(
                     f"{name!r} may not be imported",
                     where=f"{where}{source}:{line}",
@@ -97,6 +97,12 @@ def _modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, alias.name.partition(".")[0]
         elif isinstance(node, ast.ImportFrom):
             yield node.lineno, "." * node.level or (node.module or "").partition(".")[0]
+
+
+def _is_listed(name: str, imports: Collection[str]) -> bool:
+    """Whether an import is allowed by its own name, or by `folder/*`."""
+    folder = name.partition("/")[0]
+    return name in imports or (f"{folder}/*" in imports and ".." not in name.split("/"))
 
 
 def _is_own(name: str, source: str, sources: Collection[str]) -> bool:

@@ -242,7 +242,8 @@ def _bad_input(item: ErrorDetails, locate: Locate) -> BadInput:
 
 def _full_loc(item: ErrorDetails) -> Loc:
     field = str(item.get("ctx", {}).get("field", ""))
-    below: Loc = () if not field else (field,) if item["type"] == UNKNOWN_FIELD else tuple(field.split("."))
+    names = (field,) if item["type"] == UNKNOWN_FIELD else field.split(".")
+    below: Loc = tuple(int(name) if name.isdecimal() else name for name in names if name)
     # Pydantic puts the tags of unions into its locations ("<var>"); they are not in the file.
     return tuple(p for p in item["loc"] if not (isinstance(p, str) and p.startswith("<"))) + below
 

@@ -6,56 +6,76 @@ running is the languages' part; `scan` reads the sources.
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Literal
 
-from pydantic import Field, PlainValidator, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from swarm.errors import BadInput
+from swarm.launch import (
+    Launch,
+    Memset,
+    Param,
+    ParamValue,
+    Scratch,
+    TensorMap,
+    check_plan_tables,
+    render_plan_tables,
+    toml_value,
+)
 from swarm.protocol import Protocol, Rules
-from swarm.scan import PROBLEM_HEADER, check_sources
+from swarm.scan import check_sources
 from swarm.schema import Flag, Frozen, decode, parse, read_toml, shown, suggest, toml_fields, wrong
+from swarm.sources import check_files
 
 MANIFEST = "solution.toml"
 FOLDER = "solution/"
-MAX_PATH_CHARS = 120
-
-Param = int | float | str
 
 
 class Language(StrEnum):
-    """What sources are written in; the manifests of the others follow with their compilers."""
+    """What sources are written in."""
 
     CPP = "cpp"
     PYTORCH = "pytorch"
+    CUDA = "cuda"
+    """Device code alone, launched from the manifest's plan."""
+    CUDA_CPP = "cuda_cpp"
+    TRITON = "triton"
+    CUTE_DSL = "cute_dsl"
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        return (".cpp", ".h", ".hpp") if self is Language.CPP else (".py",)
+        return self.compiled_suffixes + self._other_suffixes
+
+    @property
+    def compiled_suffixes(self) -> tuple[str, ...]:
+        """Of files that are compiled on their own, one of which must be there."""
+        match self:
+            case Language.CPP:
+                return (".cpp",)
+            case Language.CUDA:
+                return (".cu",)
+            case Language.CUDA_CPP:
+                return (".cu", ".cpp", ".cc", ".cxx", ".c")
+            case _:
+                return (".py",)
+
+    @property
+    def _other_suffixes(self) -> tuple[str, ...]:
+        match self:
+            case Language.CPP:
+                return (".h", ".hpp")
+            case Language.CUDA | Language.CUDA_CPP:
+                return (".cuh", ".h", ".hpp")
+            case _:
+                return ()
 
     @property
     def is_host(self) -> bool:
         """Whether sources are Python, called through an entry point."""
-        return self is Language.PYTORCH
-
-
-def _param(raw: object) -> Param:
-    if isinstance(raw, bool) or not isinstance(raw, int | float | str):
-        raise wrong("", f"{shown(raw)} is not allowed", "a parameter is a number or a word")
-    if isinstance(raw, str) and not re.fullmatch(r"[A-Za-z_]\w{0,63}", raw, re.ASCII):
-        raise wrong(
-            "", f"{shown(raw)} is not allowed", "a text parameter is one word of letters, digits and '_'"
-        )
-    if isinstance(raw, float) and not abs(raw) < float("inf"):
-        raise wrong("", f"{raw} is not allowed", "a parameter is finite")
-    return raw
-
-
-ParamValue = Annotated[int | float | str, PlainValidator(_param)]
+        return self in (Language.PYTORCH, Language.TRITON, Language.CUTE_DSL)
 
 
 class Compile(Frozen):
@@ -73,9 +93,15 @@ class Manifest(Frozen):
     """`file.py::function`, for languages whose host code is Python."""
     destination_passing: Flag = True
     """False: the entry returns its outputs. For baselines only."""
+    binding: Literal["torch"] | None = None
+    """`cuda_cpp` only: the sources make a torch extension with an entry; without it they define a C `run`."""
     compile: Compile = Compile()
     params: dict[str, ParamValue] = Field(default_factory=dict)
     tune: dict[str, tuple[ParamValue, ...]] = Field(default_factory=dict)
+    scratch: dict[str, Scratch] = Field(default_factory=dict)
+    tensormap: dict[str, TensorMap] = Field(default_factory=dict)
+    launch: tuple[Launch, ...] = ()
+    memset: tuple[Memset, ...] = ()
 
     @field_validator("language", mode="before")
     @classmethod
@@ -95,6 +121,7 @@ class Manifest(Frozen):
                 )
         for name, values in self.tune.items():
             _check_tune(self, name, values)
+        _check_plan(self)
         return self
 
 
@@ -117,8 +144,7 @@ def load_manifest(files: Mapping[str, bytes], where: str = FOLDER) -> Manifest:
 
 def validate_tree(files: Mapping[str, bytes], protocol: Protocol, where: str = FOLDER) -> None:
     """Raise BadInput, naming file and line, unless `files` keep to [output] and [rules]."""
-    _check_paths(files, where)
-    _check_sizes(files, protocol, where)
+    check_files(files, protocol.output, where)
     manifest = load_manifest(files, where)
     for path in sorted(files):
         if path != MANIFEST and path not in manifest.sources:
@@ -146,9 +172,9 @@ def with_params(
         elif in_params and (match := re.match(r"(\s*)([A-Z0-9_]+)(\s*=\s*)([^\s#]+)", line)):
             indent, name, equals, _ = match.groups()
             if name in params:
-                lines[number] = f"{indent}{name}{equals}{_toml(params[name])}{line[match.end() :]}"
+                lines[number] = f"{indent}{name}{equals}{toml_value(params[name])}{line[match.end() :]}"
     result = {**files, MANIFEST: "".join(lines).encode()}
-    if load_manifest(result, where).params != {**manifest.params, **params}:
+    if load_manifest(result, where) != manifest.model_copy(update={"params": {**manifest.params, **params}}):
         raise BadInput(
             "its parameters cannot be rewritten",
             where=where + MANIFEST,
@@ -159,26 +185,25 @@ def with_params(
 
 def render_manifest(manifest: Manifest) -> bytes:
     """Write solution.toml."""
-    lines = [f"language = {_toml(manifest.language)}", f"sources = {_toml(manifest.sources)}"]
+    lines = [f"language = {toml_value(manifest.language)}", f"sources = {toml_value(manifest.sources)}"]
     if manifest.entry is not None:
-        lines.append(f"entry = {_toml(manifest.entry)}")
+        lines.append(f"entry = {toml_value(manifest.entry)}")
     if not manifest.destination_passing:
         lines.append("destination_passing = false")
+    if manifest.binding is not None:
+        lines.append(f"binding = {toml_value(manifest.binding)}")
     if manifest.compile.options:
-        lines += ["", "[compile]", f"options = {_toml(manifest.compile.options)}"]
+        lines += ["", "[compile]", f"options = {toml_value(manifest.compile.options)}"]
     if manifest.params:
-        lines += ["", "[params]", *(f"{name} = {_toml(value)}" for name, value in manifest.params.items())]
+        lines += [
+            "",
+            "[params]",
+            *(f"{name} = {toml_value(value)}" for name, value in manifest.params.items()),
+        ]
     if manifest.tune:
-        lines += ["", "[tune]", *(f"{name} = {_toml(values)}" for name, values in manifest.tune.items())]
+        lines += ["", "[tune]", *(f"{name} = {toml_value(values)}" for name, values in manifest.tune.items())]
+    lines += render_plan_tables(manifest.launch, manifest.memset, manifest.scratch, manifest.tensormap)
     return ("\n".join(lines) + "\n").encode()
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, str):
-        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
-    return repr(value)
 
 
 def _check_sources(manifest: Manifest) -> None:
@@ -191,16 +216,20 @@ def _check_sources(manifest: Manifest) -> None:
                 f"{source!r} is not a {manifest.language} file",
                 f"its name must end in {' or '.join(manifest.language.suffixes)}",
             )
-    if manifest.language is Language.CPP and not any(s.endswith(".cpp") for s in manifest.sources):
-        raise wrong("sources", "no .cpp file to compile", "add one")
+    compiled = manifest.language.compiled_suffixes
+    if not any(source.endswith(compiled) for source in manifest.sources):
+        raise wrong("sources", f"no {' or '.join(compiled)} file to compile", "add one")
 
 
 def _check_entry(manifest: Manifest) -> None:
-    if not manifest.language.is_host:
+    if manifest.binding is not None and manifest.language is not Language.CUDA_CPP:
+        raise wrong("binding", f"language {manifest.language} has no binding", "remove it")
+    if not manifest.language.is_host and manifest.binding is None:
         if manifest.entry is not None:
-            raise wrong(
-                "entry", f"language {manifest.language} has no entry", "remove it; the function is 'run'"
-            )
+            what = f"language {manifest.language} has no entry"
+            is_launched = manifest.language is Language.CUDA
+            remedy = "the [[launch]] tables say what runs" if is_launched else "the function is 'run'"
+            raise wrong("entry", what, f"remove it; {remedy}")
         if not manifest.destination_passing:
             raise wrong("destination_passing", "the outputs are always passed", "remove it")
         return
@@ -211,8 +240,18 @@ def _check_entry(manifest: Manifest) -> None:
             f"{shown(manifest.entry)} is not an entry",
             f"write {manifest.sources[0]}::run or the like",
         )
-    if manifest.compile.options:
+    if manifest.compile.options and manifest.language.is_host:
         raise wrong("compile.options", f"language {manifest.language} has no compiler", "remove them")
+
+
+def _check_plan(manifest: Manifest) -> None:
+    tables = (manifest.launch, manifest.memset, manifest.scratch, manifest.tensormap)
+    if manifest.language is Language.CUDA:
+        check_plan_tables(*tables, manifest.params)
+        return
+    for name, table in zip(("launch", "memset", "scratch", "tensormap"), tables, strict=True):
+        if table:
+            raise wrong(name, f"language {manifest.language} launches its own kernels", "remove the table")
 
 
 def _check_tune(manifest: Manifest, name: str, values: tuple[Param, ...]) -> None:
@@ -228,51 +267,6 @@ def _check_tune(manifest: Manifest, name: str, values: tuple[Param, ...]) -> Non
                 f"{shown(value)} is not of the type of params.{name}",
                 f"write {kind.__name__} values",
             )
-
-
-def _check_paths(files: Mapping[str, bytes], where: str) -> None:
-    folded: dict[str, str] = {}
-    for path in files:
-        parts = path.split("/")
-        is_plain = all(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", part) for part in parts)
-        if not is_plain or len(path) > MAX_PATH_CHARS:
-            raise BadInput(
-                f"path {shown(path)} is not allowed",
-                where=where,
-                remedy=f"use letters, digits, _ - . and no leading '.', at most {MAX_PATH_CHARS} characters",
-            )
-        if parts[-1] == PROBLEM_HEADER:
-            raise BadInput(
-                f"{PROBLEM_HEADER} is ours", where=where + path, remedy="delete it; it is generated"
-            )
-        if path.lower() in folded:
-            raise BadInput(
-                f"differs from {folded[path.lower()]!r} only in case", where=where + path, remedy="rename one"
-            )
-        folded[path.lower()] = path
-        if parts[-1].endswith(".py") and _module(parts[0]) in _taken_modules():
-            raise BadInput(
-                f"hides the module {_module(parts[0])!r}",
-                where=where + path,
-                remedy="rename it, e.g. kernel.py",
-            )
-
-
-def _check_sizes(files: Mapping[str, bytes], protocol: Protocol, where: str) -> None:
-    limits = protocol.output
-    if len(files) > limits.max_files:
-        raise BadInput(f"{len(files)} files", where=where, remedy=f"use at most {limits.max_files}")
-    for path, content in files.items():
-        if len(content) > limits.max_file_bytes:
-            raise BadInput(
-                f"{len(content)} bytes", where=where + path, remedy=f"use at most {limits.max_file_bytes}"
-            )
-        decode(content, where + path)
-        if b"\0" in content:
-            raise BadInput("holds a zero byte", where=where + path, remedy="sources are text")
-    total = sum(map(len, files.values()))
-    if total > limits.max_total_bytes:
-        raise BadInput(f"{total} bytes in all", where=where, remedy=f"use at most {limits.max_total_bytes}")
 
 
 def _check_rules(manifest: Manifest, files: Mapping[str, bytes], rules: Rules, where: str) -> None:
@@ -293,11 +287,3 @@ def _check_rules(manifest: Manifest, files: Mapping[str, bytes], rules: Rules, w
             )
     sources = {source: decode(files[source], where + source) for source in manifest.sources}
     check_sources(sources, language, rules, where)
-
-
-def _module(part: str) -> str:
-    return part.removesuffix(".py")
-
-
-def _taken_modules() -> frozenset[str]:
-    return sys.stdlib_module_names | {"torch", "triton", "numpy", "swarm", "cuda"}

@@ -26,7 +26,7 @@ LAYERS = (
     ("ledger", "baseline", "board", "knowledge", "hub", "role", "status", "requests", "changes"),
     (
         "protocol", "config", "problem", "definition", "workload", "schema", "expressions", "solution",
-        "settings", "scan", "verdict", "sol", "job", "device", "tensorfile",
+        "launch", "sources", "settings", "scan", "verdict", "sol", "job", "device", "tensorfile",
     ),
     ("layout", "locks", "durable", "contents", "stamps", "git", "gitobjects", "messages"),
     ("errors",),

@@ -58,13 +58,13 @@ BROKEN_MANIFESTS = {
         "solution/solution.toml:2: source: unknown field; did you mean 'sources'?",
     ),
     "unknown table": (
-        MANIFEST + "\n[[launch]]\n",
-        "solution/solution.toml:15: launch: unknown field; remove it; known are language, sources, entry, "
-        "destination_passing, compile, params, tune",
+        MANIFEST + "\n[[lunch]]\n",
+        "solution/solution.toml:15: lunch: unknown field; did you mean 'launch'?",
     ),
     "unknown language": (
         MANIFEST.replace('"cpp"', '"c++"'),
-        "solution/solution.toml:1: language: language 'c++' is unknown; remove it; known are cpp, pytorch",
+        "solution/solution.toml:1: language: language 'c++' is unknown; remove it; known are cpp, pytorch, "
+        "cuda, cuda_cpp, triton, cute_dsl",
     ),
     "no sources": (
         MANIFEST.replace('["kernel.cpp"]', "[]"),

@@ -65,3 +65,5 @@ def language(manifest: Manifest) -> Language:
             return Cpp()
         case solution.Language.PYTORCH:
             return Pytorch()
+        case _:
+            raise BadInput(f"language {manifest.language} has no compiler here", remedy="use another one")
