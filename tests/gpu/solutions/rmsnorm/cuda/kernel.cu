@@ -1,0 +1,114 @@
+// RMSNorm of bf16 rows of 4096. Few rows: one block a row, one load a thread, so that nothing waits for anything but
+// the row. Many rows: blocks that stay, with the weight in registers and the next row on its way while one is written.
+//
+// THREADS       threads of a block that stays
+// BLOCKS        blocks that stay on one multiprocessor
+// FEW_THREADS   threads of a block that does one row
+// FEW           up to how many rows are few
+// AHEAD         1: a block that stays asks for its next row before it writes one
+#include <cuda_bf16.h>
+
+constexpr int HIDDEN = 4096;
+constexpr float EPSILON = 1e-5f;
+
+__device__ __forceinline__ float2 unpack(unsigned pair) {
+  return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000));
+}
+
+__device__ __forceinline__ unsigned pack(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return reinterpret_cast<const unsigned &>(pair);
+}
+
+__device__ __forceinline__ uint4 load_once(const uint4 *at) {
+  uint4 bits;
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+      : "l"(at));
+  return bits;
+}
+
+__device__ __forceinline__ float squares(const uint4 &bits) {
+  const float2 a = unpack(bits.x), b = unpack(bits.y), c = unpack(bits.z), d = unpack(bits.w);
+  return a.x * a.x + a.y * a.y + b.x * b.x + b.y * b.y + c.x * c.x + c.y * c.y + d.x * d.x + d.y * d.y;
+}
+
+__device__ __forceinline__ unsigned scaled(unsigned x, unsigned weight, float scale) {
+  const float2 a = unpack(x), b = unpack(weight);
+  return pack(a.x * scale * b.x, a.y * scale * b.y);
+}
+
+__device__ __forceinline__ uint4 scaled(const uint4 &x, const uint4 &weight, float scale) {
+  return make_uint4(scaled(x.x, weight.x, scale), scaled(x.y, weight.y, scale), scaled(x.z, weight.z, scale),
+                    scaled(x.w, weight.w, scale));
+}
+
+// Keeps the compiler from holding the floats that a register's two halves are, which takes two more registers.
+__device__ __forceinline__ void keep_packed(uint4 &bits) {
+  asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
+}
+
+// Adds over a block of N threads; `of_warp` is free again two calls later.
+template <int N> __device__ __forceinline__ float sum_block(float own, float *of_warp) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) own += __shfl_xor_sync(~0u, own, step);
+  if (N == 32) return own;
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = own;
+  __syncthreads();
+  float sum = 0;
+#pragma unroll
+  for (int warp = 0; warp < N / 32; warp++) sum += of_warp[warp];
+  return sum;
+}
+
+template <int N> __global__ void __launch_bounds__(N) rmsnorm_row(const uint4 *x, const uint4 *weight, uint4 *y) {
+  constexpr int LOADS = HIDDEN / 8 / N;
+  __shared__ float of_warp[N / 32];
+  const size_t row = (size_t)blockIdx.x * (HIDDEN / 8) + threadIdx.x;
+  uint4 held[LOADS], gain[LOADS];
+#pragma unroll
+  for (int i = 0; i < LOADS; i++) held[i] = load_once(x + row + i * N);
+#pragma unroll
+  for (int i = 0; i < LOADS; i++) gain[i] = weight[threadIdx.x + i * N];
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < LOADS; i++) sum += squares(held[i]);
+  const float scale = rsqrtf(sum_block<N>(sum, of_warp) * (1.0f / HIDDEN) + EPSILON);
+#pragma unroll
+  for (int i = 0; i < LOADS; i++) y[row + i * N] = scaled(held[i], gain[i], scale);
+}
+
+template <int N, int RESIDENT>
+__global__ void __launch_bounds__(N, RESIDENT) rmsnorm_rows(const uint4 *x, const uint4 *weight, uint4 *y, int rows) {
+  constexpr int LOADS = HIDDEN / 8 / N;
+  __shared__ float of_warp[2][N / 32];
+  uint4 held[LOADS], gain[LOADS];
+#pragma unroll
+  for (int i = 0; i < LOADS; i++) gain[i] = weight[threadIdx.x + i * N];
+  int row = blockIdx.x;
+  if (row < rows)
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) held[i] = load_once(x + (size_t)row * (HIDDEN / 8) + threadIdx.x + i * N);
+  for (int turn = 0; row < rows; turn ^= 1) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) sum += squares(held[i]);
+    const int next = row + gridDim.x;
+    uint4 coming[LOADS];
+    if (AHEAD && next < rows)
+#pragma unroll
+      for (int i = 0; i < LOADS; i++) coming[i] = load_once(x + (size_t)next * (HIDDEN / 8) + threadIdx.x + i * N);
+    const float scale = rsqrtf(sum_block<N>(sum, of_warp[turn]) * (1.0f / HIDDEN) + EPSILON);
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) keep_packed(gain[i]), keep_packed(held[i]);
+#pragma unroll
+    for (int i = 0; i < LOADS; i++)
+      __stcs(y + (size_t)row * (HIDDEN / 8) + threadIdx.x + i * N, scaled(held[i], gain[i], scale));
+    if (!AHEAD && next < rows)
+#pragma unroll
+      for (int i = 0; i < LOADS; i++) coming[i] = load_once(x + (size_t)next * (HIDDEN / 8) + threadIdx.x + i * N);
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) held[i] = coming[i];
+    row = next;
+  }
+}
