@@ -14,9 +14,9 @@ CALIBRATION_LOCK_S = 600.0
 
 
 def peaks_of(root: RunRoot, device: Device) -> Peaks:
-    """Return the device's peaks, calibrating them the first time."""
+    """Return the device's peaks; a CPU's are measured the first time, a GPU's are published."""
     path = root.peaks(device.model)
-    if path.exists():
+    if path.exists() or device.kind == "cuda":
         return calibration.load(path, device, root.build_cache)
     lock = device_lock_path(device.uuid)
     with held(lock, timeout_s=CALIBRATION_LOCK_S, purpose="calibrate the peaks"):

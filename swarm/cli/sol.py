@@ -1,4 +1,7 @@
-"""`swarm sol`: this device's peaks, and the speed of light of each workload."""
+"""`swarm sol`: a device's peaks, and the speed of light of each workload.
+
+Nothing runs on the device: FLOPs are counted on the CPU from shapes alone, and a GPU's peaks are published.
+"""
 
 from __future__ import annotations
 
@@ -31,22 +34,31 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("names", metavar="[PROBLEM]...", nargs=-1)
+@click.option(
+    "--device-model",
+    metavar="MODEL",
+    help="Of this GPU, which need not be here, for example nvidia-h200; otherwise of this machine.",
+)
 @json_option
 @click.pass_context
-def sol(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
-    """Show the peaks of this device and the limit of every workload.
+def sol(ctx: click.Context, names: tuple[str, ...], device_model: str | None, as_json: bool) -> None:
+    """Show the peaks of a device and the limit of every workload.
 
     All problems if none is named.
     """
     from swarm.cli.devices import peaks_of
-    from swarm.device import cpu_device
+    from swarm.device import Device, cpu_device
     from swarm.judge.reference import InvalidReference, References
+    from swarm.peaks_table import model_of
 
     root, device = root_of(ctx), cpu_device()
+    counting = device
+    if device_model is not None and device_model != device.model:
+        device = Device("cuda", model_of(device_model), "", ())
     problems, broken = load_chosen(root, names)
     with (
-        stderr().status("calibrating, and counting what the references compute"),
-        References(device) as references,
+        stderr().status("counting what the references compute"),
+        References(counting) as references,
     ):
         peaks = peaks_of(root, device)
         rows: list[Row] = []

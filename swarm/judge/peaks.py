@@ -1,7 +1,9 @@
-"""What this CPU can do at best: bytes to and from memory with cold caches, and multiply-adds per second.
+"""What a device can do at best: bytes to and from memory with cold caches, and multiply-adds per second.
 
-A limit must not be beaten, so each peak is the best of many patterns and repetitions. Where a dtype has
-instructions of its own, its peak is a multiple of float32's that no implementation exceeds.
+A GPU's peaks are published, or in a file that somebody wrote; a CPU's are measured here.
+
+A limit must not be beaten, so each measured peak is the best of many patterns and repetitions. Where a dtype
+has instructions of its own, its peak is a multiple of float32's that no implementation exceeds.
 """
 
 from __future__ import annotations
@@ -10,14 +12,18 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
 
 from swarm.definition import DType
 from swarm.device import Device
 from swarm.durable import write_atomic
-from swarm.errors import BadInput
 from swarm.judge.arena import Arena
 from swarm.languages import native
 from swarm.languages.native import Native, Pattern
+from swarm.peaks_table import peaks_of_model
+from swarm.schema import Float, Frozen, Int, json_fields, parse, read_json, shown, suggest, wrong
 from swarm.sol import Peaks
 
 SIZES = (512 << 10, 2 << 20, 8 << 20)
@@ -39,10 +45,37 @@ MULTIPLES: dict[str, dict[DType, float]] = {
 """CPU flag -> how much faster than float32 a dtype's instructions are, per cycle, at most."""
 
 
+Rates = dict[str, Annotated[Float, Field(gt=0, allow_inf_nan=False)]]
+
+
+class _PeaksFile(Frozen):
+    """peaks.json; the fields are those of Peaks."""
+
+    device_model: str = Field(min_length=1)
+    bandwidth_gbps: Float = Field(gt=0, allow_inf_nan=False)
+    gflops: Rates
+    source: str = Field(min_length=1)
+    ceiling_gflops: Rates = Field(default_factory=dict)
+    cache_bytes: Int = Field(default=0, ge=0)
+
+    @field_validator("gflops", "ceiling_gflops")
+    @classmethod
+    def _of_dtypes(cls, rates: dict[str, float]) -> dict[str, float]:
+        for name in rates:
+            if name not in tuple(DType):
+                raise wrong(name, f"dtype {shown(name)} is unknown", suggest(name, DType))
+        return rates
+
+
 def load(path: Path, device: Device, cache: Path) -> Peaks:
-    """Return the peaks kept at `path`, or calibrate and keep them. Call it with the device held."""
+    """Return the peaks kept at `path`, or a GPU's published ones, or calibrate a CPU and keep them.
+
+    Calibrating measures: call it with the device held. The peaks of a GPU need no device at all.
+    """
     if path.exists():
         return from_json(path.read_bytes(), str(path))
+    if device.kind == "cuda":
+        return peaks_of_model(device.model, path)
     peaks = calibrate(device, native.load(cache))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, to_json(peaks))
@@ -78,12 +111,9 @@ def to_json(peaks: Peaks) -> bytes:
 
 
 def from_json(data: bytes, where: str = "peaks") -> Peaks:
-    try:
-        return Peaks(**json.loads(data))
-    except (ValueError, TypeError) as error:
-        raise BadInput(
-            f"not peaks: {error}", where=where, remedy="delete the file to calibrate again"
-        ) from None
+    """Read peaks that were calibrated, or that somebody wrote from a data sheet."""
+    known = parse(_PeaksFile, read_json(data, where), json_fields(where))
+    return Peaks(**known.model_dump())
 
 
 def _bandwidth_gbps(tools: Native, threads: int) -> float:
