@@ -57,6 +57,7 @@ class Watcher:
     """Records this process wrote."""
     problems: Sequence[str] | None = None
     """Only these, if given."""
+    ahead: int = AHEAD_PER_DEVICE
     _in_flight: set[str] = field(default_factory=set)
     _losses: dict[str, _Loss] = field(default_factory=dict)
     _settled: dict[str, tuple[str, str, int]] = field(default_factory=dict)
@@ -91,7 +92,7 @@ class Watcher:
     def scan(self) -> None:
         """Put what is pending into the pool: comparisons, then the oldest commits, as far as it has room."""
         self._faults = []
-        room = AHEAD_PER_DEVICE * max(1, len(self.pool.devices())) - len(self._in_flight)
+        room = self.ahead * max(1, len(self.pool.devices())) - len(self._in_flight)
         wanted = [*self._wanted_comparisons()]
         for job_id, make in wanted:
             self._submit(job_id, make)  # they go to the head of the pool's queue, so room is no matter
@@ -275,10 +276,10 @@ class Watcher:
             pending=self._pending,
             devices=devices,
             events=observer_fault or "arriving",
-            faults=self._told()[:5],
+            faults=self.faults()[:5],
         )
 
-    def _told(self) -> list[str]:
+    def faults(self) -> list[str]:
         """Return what a person should know of: what cannot be asked for, and what cannot be judged."""
         return [*self._faults, *(loss.said for loss in self._losses.values())]
 

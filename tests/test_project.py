@@ -19,17 +19,17 @@ MODULES = sorted(
 )
 LAYERS = (
     ("cli",),
-    ("report", "review", "apply", "plan"),
-    ("watcher", "planner", "agents"),
+    ("report", "review", "apply", "plan", "pending", "away", "intake"),
+    ("watcher", "planner", "agents", "bundle"),
     ("pool",),
     ("judge", "languages", "sandbox"),
     ("ledger", "baseline", "board", "knowledge", "hub", "role", "status", "requests", "changes"),
     (
         "protocol", "config", "problem", "definition", "workload", "schema", "expressions", "solution",
         "launch", "sources", "settings", "scan", "verdict", "sol", "job", "device", "tensorfile",
-        "peaks_table", "submission", "exchange",
+        "peaks_table", "submission", "exchange", "records",
     ),
-    ("layout", "locks", "durable", "contents", "stamps", "git", "gitobjects", "messages"),
+    ("layout", "locks", "durable", "contents", "stamps", "git", "gitobjects", "messages", "parcel"),
     ("errors",),
 )  # fmt: skip
 """Top first; a module may import from its own layer and from those below. `hub` stands for hub_*.py too."""

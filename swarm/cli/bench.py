@@ -36,7 +36,7 @@ IDENTIFIER_CHARS = 40
 
 
 @click.command()
-@click.argument("name", metavar="PROBLEM")
+@click.argument("name", metavar="PROBLEM", required=False)
 @click.option(
     "--solution",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
@@ -45,23 +45,36 @@ IDENTIFIER_CHARS = 40
 @click.option("--commit", metavar="REV", help="A commit of the run, by the first characters of its id.")
 @click.option("--against", metavar="REV|DIR", help="Compare with this instead of measuring alone.")
 @click.option("--language", default="cpp", show_default=True, help="Which seed.")
+@click.option("--bundle", type=click.Path(path_type=Path), help="Work off this file of `swarm pending`.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="With --bundle: for the results."
+)
 @run_option
 @json_option
 @click.pass_context
 def bench(
     ctx: click.Context,
-    name: str,
+    name: str | None,
     solution: Path | None,
     commit: str | None,
     against: str | None,
     language: str,
+    bundle: Path | None,
+    out: Path | None,
     run_name: str | None,
     as_json: bool,
 ) -> None:
     """Measure a solution of PROBLEM here and now; nothing is recorded.
 
-    Alone, or against another one in the same sitting.
+    Alone, or against another one in the same sitting. Or, with --bundle, everything that a run left pending.
     """
+    if bundle is not None and out is not None and name is None:
+        from swarm.cli.bench_bundle import bench_bundle
+
+        bench_bundle(bundle, out, None, as_json)
+        return
+    if name is None or bundle is not None or out is not None:
+        raise click.UsageError("give PROBLEM, or both --bundle and --out")
     if solution is not None and commit is not None:
         raise click.UsageError("--solution and --commit exclude each other")
     from swarm.problem import load_problem

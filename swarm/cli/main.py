@@ -41,7 +41,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "problems": ("swarm.cli.problems:problems", "List problems, show one, check one."),
     "log": ("swarm.cli.log:log", "Show what was tried on PROBLEM, newest first: seed, attempts, merges."),
     "report": ("swarm.cli.report:report", "Write scoreboard and report.html of a run, print the scoreboard."),
-    "results": ("swarm.cli.report:results", "Say which runs have results."),
+    "pending": (
+        "swarm.cli.pending:pending",
+        "List commits without a verdict and comparisons that are wanted, or put them into a file.",
+    ),
+    "results": (
+        "swarm.cli.results:results",
+        "Say which runs have results; take in what was measured elsewhere.",
+    ),
 }
 """Name -> (where it is, its one line). `swarm --help` reads this table and imports none of them."""
 

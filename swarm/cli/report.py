@@ -1,8 +1,7 @@
-"""`swarm report`: write scoreboard and page of a run. `swarm results`: which runs there are."""
+"""`swarm report`: write scoreboard and page of a run."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ import click
 from swarm.cli.context import (
     check_hub,
     json_option,
-    print_json,
     print_table,
     root_of,
     run_of,
@@ -43,36 +41,6 @@ def report(ctx: click.Context, run_name: str | None, as_json: bool) -> None:
     check_hub(paths)
     with Hub(paths) as hub, Ledger(paths) as ledger:
         publish(root, paths, hub, ledger, as_json=as_json)
-
-
-@click.group()
-def results() -> None:
-    """Say which runs have results."""
-
-
-@results.command("list")
-@json_option
-@click.pass_context
-def list_(ctx: click.Context, as_json: bool) -> None:
-    """List the runs with results, and the figures of their scoreboards."""
-    rows = []
-    root = root_of(ctx)
-    for path in sorted(root.runs_with_results()):
-        paths = root.run(path.name)
-        verdicts = sum(1 for _ in path.glob("verdicts/*/*.json"))
-        rows.append({"run": path.name, "verdicts": verdicts, **_figures(paths)})
-    if as_json:
-        print_json(rows)
-    else:
-        headings = ("run", "verdicts", "device", "problems", "above 1×", "speedup")
-        print_table(
-            headings,
-            [tuple("–" if row[key] is None else str(row[key]) for key in FIGURES) for row in rows],
-            right=frozenset(headings[1:2] + headings[3:]),
-        )
-
-
-FIGURES = ("run", "verdicts", "device", "problems", "above_1x", "speedup")
 
 
 def publish(
@@ -158,29 +126,3 @@ def _print(board: Scoreboard, warnings: Iterable[str]) -> None:
     out.print(f"\n{render.summary_line(summary(board))}", soft_wrap=True)
     for warning in warnings:
         out.print(f"! {warning}", style="yellow", markup=False, soft_wrap=True)
-
-
-def _figures(paths: RunPaths) -> dict[str, object]:
-    """Return what a run's scoreboard says, None for each figure if it has none yet."""
-    try:
-        board = json.loads(paths.scoreboard_json.read_bytes())
-        speedups = [p["speedup"] for p in board["problems"] if p["speedup"] is not None]
-        mean = _geometric_mean(speedups)
-        return {
-            "device": str(board["device"]),
-            "problems": len(board["problems"]),
-            "above_1x": sum(speedup > 1 for speedup in speedups),
-            "speedup": mean,
-        }
-    except FileNotFoundError:
-        return dict.fromkeys(FIGURES[2:])
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadInput(
-            f"not a scoreboard: {error!r}", where=str(paths.scoreboard_json), remedy="type: swarm report"
-        ) from None
-
-
-def _geometric_mean(speedups: list[float]) -> float | None:
-    from swarm.verdict import geometric_mean
-
-    return round(geometric_mean(speedups), 3) if speedups else None
