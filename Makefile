@@ -15,11 +15,12 @@ comma  := ,
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install swarm doctor test lint check format clean
+.PHONY: help install swarm doctor test gpu lint check format clean
 
 help:
 	@echo 'make swarm    install, run the swarm on this machine, print the scoreboard'
 	@echo 'make test     install, run the tests'
+	@echo 'make gpu      install, run the tests that need an NVIDIA GPU'
 	@echo 'make check    ruff, mypy and the tests'
 	@echo 'make doctor   say what this machine can do and what is missing'
 	@echo 'make format   let ruff rewrite what it can'
@@ -35,6 +36,9 @@ doctor: $(VENV)/.run
 
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -m "not gpu" $(ARGS)
+
+gpu: $(VENV)/.dev
+	@$(BIN)/python -m pytest -m gpu $(ARGS)
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff format --check .
@@ -55,6 +59,7 @@ $(BIN)/python:
 	@echo 'making $(VENV) with $(PYTHON)'
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo 'no venv module; on Debian type: apt-get install python3-venv' >&2; exit 1; }
 
+# The tests compile for GPUs, which needs none, so they get the extra `cuda` everywhere.
 # A stamp is newer than what it was installed from, so a changed pin or dependency installs again.
 $(VENV)/.run: $(BIN)/python pyproject.toml constraints.txt
 	@echo 'installing kernel-swarm$(addprefix [,$(addsuffix ],$(EXTRAS))) into $(VENV): some minutes the first time'
@@ -63,5 +68,5 @@ $(VENV)/.run: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	@echo 'installing kernel-swarm and what its tests need into $(VENV): some minutes the first time'
-	@$(PIP) install -c constraints.txt -e '.[dev$(addprefix $(comma),$(EXTRAS))]'
+	@$(PIP) install -c constraints.txt -e '.[dev,cuda$(addprefix $(comma),$(EXTRAS))]'
 	@touch $(VENV)/.run $@

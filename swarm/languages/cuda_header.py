@@ -1,0 +1,125 @@
+"""problem.h for CUDA: constant axes, element types, what the arguments are, and the form of a host entry."""
+
+from __future__ import annotations
+
+from swarm.definition import Definition, DType, TensorSpec
+
+HEADER = "problem.h"
+
+TYPES = {
+    DType.FLOAT64: "double",
+    DType.FLOAT32: "float",
+    DType.FLOAT16: "__half",
+    DType.BFLOAT16: "__nv_bfloat16",
+    DType.FLOAT8_E4M3FN: "__nv_fp8_e4m3",
+    DType.FLOAT8_E5M2: "__nv_fp8_e5m2",
+    DType.FLOAT4_E2M1: "uint8_t",
+    DType.FLOAT4_E2M1FN_X2: "uint8_t",
+    DType.INT64: "int64_t",
+    DType.INT32: "int32_t",
+    DType.INT16: "int16_t",
+    DType.INT8: "int8_t",
+    DType.BOOL: "bool",
+}
+"""Two float4 lie in one byte, the even one in its low half."""
+
+HEADERS = {
+    DType.FLOAT16: "cuda_fp16.h",
+    DType.BFLOAT16: "cuda_bf16.h",
+    DType.FLOAT8_E4M3FN: "cuda_fp8.h",
+    DType.FLOAT8_E5M2: "cuda_fp8.h",
+}
+"""What declares an element type; only those that a problem uses are read, for the compiler's time."""
+
+ENTRY = "swarm_entry"
+SHIM = "swarm_shim.cu"
+
+
+def device_header(definition: Definition) -> str:
+    """Return problem.h for device code alone."""
+    return f"{_preamble(definition)}{_arguments(definition)}"
+
+
+def host_header(definition: Definition) -> str:
+    """Return problem.h for host and device code: it declares the `run` that the sources define."""
+    inputs = [f"{_input(spec)} /* {name} */" for name, spec in definition.inputs.items()]
+    outputs = [f"{TYPES[spec.dtype]}* /* {name} */" for name, spec in definition.outputs.items()]
+    axes = [f"int64_t /* {name} */" for name in definition.runtime_axes]
+    parameters = ",\n                    ".join([*inputs, *outputs, *axes, "cudaStream_t"])
+    return (
+        f"{_preamble(definition, 'cuda_runtime.h')}{_arguments(definition)}"
+        "\n// Pointers are to device memory. All work goes to this stream.\n"
+        f'extern "C" void run({parameters});\n'
+    )
+
+
+def shim(definition: Definition) -> str:
+    """Return the source that unpacks the runner's arrays into a call of `run`.
+
+    A tensor's word is its device address, a scalar's points to a double or an int64_t on the host.
+    """
+    words: list[str] = []
+    for spec in definition.inputs.values():
+        place = f"arguments[{len(words)}]"
+        if spec.is_scalar:
+            words.append(_scalar(spec, place))
+        else:
+            words.append(f"static_cast<const {TYPES[spec.dtype]}*>({place})")
+    for spec in definition.outputs.values():
+        words.append(f"static_cast<{TYPES[spec.dtype]}*>(arguments[{len(words)}])")
+    words += [f"axes[{index}]" for index in range(len(definition.runtime_axes))]
+    call = ",\n      ".join([*words, "static_cast<cudaStream_t>(stream)"])
+    return (
+        f'#include "{HEADER}"\n'
+        f'extern "C" __attribute__((visibility("default"))) void {ENTRY}(void* const* arguments, '
+        f"const int64_t* axes, void* stream) {{\n  (void)axes;\n  run({call});\n}}\n"
+        "// Of the last call that failed, 0 if none did: the runtime is this object's own.\n"
+        'extern "C" __attribute__((visibility("default"))) int swarm_error() '
+        "{ return static_cast<int>(cudaGetLastError()); }\n"
+        'extern "C" __attribute__((visibility("default"))) const char* swarm_error_text(int error) '
+        "{ return cudaGetErrorString(static_cast<cudaError_t>(error)); }\n"
+    )
+
+
+def _preamble(definition: Definition, *more: str) -> str:
+    used = {spec.dtype for spec in (*definition.inputs.values(), *definition.outputs.values())}
+    headers = ["cstdint", *more, *sorted({HEADERS[dtype] for dtype in used if dtype in HEADERS})]
+    constants = "".join(
+        f"constexpr int64_t {name} = {value};\n" for name, value in definition.constants.items()
+    )
+    includes = "".join(f"#include <{name}>\n" for name in headers)
+    return (
+        "// Made from the problem's definition; the same for every solution of it.\n"
+        f"#pragma once\n{includes}\n{constants}\n"
+    )
+
+
+def _arguments(definition: Definition) -> str:
+    """Say as comments what there is; a plan passes what its kernels want."""
+    lines = [f"//   {name}: const {_described(spec)}" for name, spec in definition.inputs.items()]
+    lines += [f"//   {name}: {_described(spec)}" for name, spec in definition.outputs.items()]
+    axes = ", ".join(definition.runtime_axes) or "none"
+    return "// Inputs and outputs:\n" + "\n".join(lines) + f"\n// Sizes that a workload sets: {axes}\n"
+
+
+def _described(spec: TensorSpec) -> str:
+    if spec.shape is None:
+        return f"{TYPES[spec.dtype]}, a number"
+    shape = ", ".join(spec.shape)
+    packed = ", two elements in a byte" if spec.dtype.is_packed else ""
+    return f"{TYPES[spec.dtype]}* [{shape}]{packed}"
+
+
+def _input(spec: TensorSpec) -> str:
+    if not spec.is_scalar:
+        return f"const {TYPES[spec.dtype]}*"
+    if spec.dtype.is_float:
+        return "double"
+    return "bool" if spec.dtype is DType.BOOL else "int64_t"
+
+
+def _scalar(spec: TensorSpec, place: str) -> str:
+    if spec.dtype.is_float:
+        return f"*static_cast<const double*>({place})"
+    integer = f"*static_cast<const int64_t*>({place})"
+    return f"{integer} != 0" if spec.dtype is DType.BOOL else integer
