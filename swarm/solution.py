@@ -29,6 +29,7 @@ from swarm.protocol import Protocol, Rules
 from swarm.scan import check_sources
 from swarm.schema import Flag, Frozen, decode, parse, read_toml, shown, suggest, toml_fields, wrong
 from swarm.sources import check_files
+from swarm.submission import Exchange
 
 MANIFEST = "solution.toml"
 FOLDER = "solution/"
@@ -102,6 +103,8 @@ class Manifest(Frozen):
     tensormap: dict[str, TensorMap] = Field(default_factory=dict)
     launch: tuple[Launch, ...] = ()
     memset: tuple[Memset, ...] = ()
+    exchange: Exchange | None = None
+    """What a submission says that has no meaning here; builds ignore it."""
 
     @field_validator("language", mode="before")
     @classmethod
@@ -146,8 +149,9 @@ def validate_tree(files: Mapping[str, bytes], protocol: Protocol, where: str = F
     """Raise BadInput, naming file and line, unless `files` keep to [output] and [rules]."""
     check_files(files, protocol.output, where)
     manifest = load_manifest(files, where)
+    kept = manifest.exchange.sources if manifest.exchange else ()
     for path in sorted(files):
-        if path != MANIFEST and path not in manifest.sources:
+        if path != MANIFEST and path not in (*manifest.sources, *kept):
             raise BadInput(
                 "not among the sources", where=where + path, remedy=f"list it in {MANIFEST}, or delete it"
             )
@@ -203,6 +207,8 @@ def render_manifest(manifest: Manifest) -> bytes:
     if manifest.tune:
         lines += ["", "[tune]", *(f"{name} = {toml_value(values)}" for name, values in manifest.tune.items())]
     lines += render_plan_tables(manifest.launch, manifest.memset, manifest.scratch, manifest.tensormap)
+    if manifest.exchange is not None:
+        lines += manifest.exchange.lines()
     return ("\n".join(lines) + "\n").encode()
 
 

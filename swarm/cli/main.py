@@ -41,6 +41,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "problems": ("swarm.cli.problems:problems", "List problems, show one, check one."),
     "log": ("swarm.cli.log:log", "Show what was tried on PROBLEM, newest first: seed, attempts, merges."),
     "report": ("swarm.cli.report:report", "Write scoreboard and report.html of a run, print the scoreboard."),
+    "import-solution": (
+        "swarm.cli.exchange:import_solution",
+        "Make a solution folder of FILE, a SOL-ExecBench solution.json.",
+    ),
+    "export": (
+        "swarm.cli.exchange:export",
+        "Write a solution of PROBLEM as a SOL-ExecBench solution.json.",
+    ),
     "pending": (
         "swarm.cli.pending:pending",
         "List commits without a verdict and comparisons that are wanted, or put them into a file.",
