@@ -2,7 +2,8 @@
 
 A box has no network, no environment, an empty home, the system read-only, and nothing else of the host
 but what the caller lists. Every wait here is bounded, and when a Process is closed all that it started is
-gone. Left to others: what a kernel exploit can reach (no seccomp yet), and devices.
+gone. Left to others: what a kernel exploit can reach (no seccomp yet; a GPU's driver is a part of the
+kernel), and the memory of a GPU.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ SYSTEM_FILES = (
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
 )
+GPU_FILES = ("/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/module")
+"""What a GPU's driver reads besides /proc."""
 UIDS = range(61_184, 65_520)
 """One of these, at random, for each box when we are root: root's own process count has no limit."""
 LOG_BYTES = 16_384
@@ -57,7 +60,8 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one box may use. Memory is address space per process."""
+    """What one box may use. Memory is address space per process or, where a box has devices, what of it is
+    private and writable: a GPU's driver reserves far more addresses than there is memory."""
 
     memory_bytes: int = 4 * GIB
     file_bytes: int = 0
@@ -212,11 +216,14 @@ def spawn(
     cwd: Path | None = None,
     readable: Sequence[Path] = (),
     writable: Sequence[Path] = (),
+    devices: Sequence[Path] = (),
     pass_fds: Sequence[int] = (),
     nice: int = 0,
     at: Level | None = None,
 ) -> Process:
     """Start `argv` in a box of its own that sees the system and `readable`, and may change `writable`.
+
+    Of the device nodes that belong to GPUs it sees `devices` alone.
 
     Paths are the same inside; `cwd` is an empty private folder unless given. What it prints goes to `log`.
     """
@@ -238,10 +245,23 @@ def spawn(
         "uid": uid,
         "cores": list(cores),
         "nice": nice,
-        "rlimits": _rlimits(limits, 0 if where is Level.NAMESPACES or uid is not None else _own_tasks()),
+        "rlimits": _rlimits(
+            limits,
+            0 if where is Level.NAMESPACES or uid is not None else _own_tasks(),
+            memory="RLIMIT_DATA" if devices else "RLIMIT_AS",
+        ),
         "scratch_bytes": limits.scratch_bytes,
-        "readable": _visible([*SYSTEM, *SYSTEM_FILES, *python_paths(), *map(str, readable)]),
+        "readable": _visible(
+            [
+                *SYSTEM,
+                *SYSTEM_FILES,
+                *(GPU_FILES if devices else ()),
+                *python_paths(),
+                *map(str, readable),
+            ]
+        ),
         "writable": [str(path) for path in writable],
+        "devices": [str(path) for path in devices],
         "pass_fds": list(pass_fds),
         "leash_fd": leash_read,
         "status_fd": status_write,
@@ -317,9 +337,9 @@ def python_paths() -> list[str]:
     return [os.path.realpath(sys.base_prefix)]
 
 
-def _rlimits(limits: Limits, tasks: int) -> dict[str, int]:
+def _rlimits(limits: Limits, tasks: int, *, memory: str) -> dict[str, int]:
     return {
-        "RLIMIT_AS": limits.memory_bytes,
+        memory: limits.memory_bytes,
         "RLIMIT_FSIZE": limits.file_bytes,
         "RLIMIT_NPROC": tasks + limits.processes,
         "RLIMIT_NOFILE": limits.open_files,

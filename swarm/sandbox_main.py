@@ -145,8 +145,8 @@ def _build_root(spec: SimpleNamespace) -> None:
         _bind(path, root, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
     for path in spec.writable:
         _bind(path, root, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
-    for name in DEVICES:
-        _bind(f"/dev/{name}", root, MOUNT_ATTR_NOSUID)
+    for path in (*(f"/dev/{name}" for name in DEVICES), *spec.devices):
+        _bind(path, root, MOUNT_ATTR_NOSUID)
     _mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV)
     machine = os.uname().machine
     if machine not in SYS_PIVOT_ROOT:

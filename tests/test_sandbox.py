@@ -228,3 +228,34 @@ def _until(claim: object) -> None:
     while not claim():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@levels
+def test_a_box_with_devices_may_reserve_addresses_but_not_fill_them(at: Level) -> None:
+    code = (
+        "import mmap, resource\n"
+        "held = mmap.mmap(-1, 64 << 30, flags=mmap.MAP_PRIVATE | 0x4000, prot=0)\n"
+        "print('reserved')\n"
+        "bytearray(2 << 30)\n"
+    )
+    with sandbox.spawn(
+        [PYTHON, "-I", "-S", "-c", code],
+        limits=Limits(memory_bytes=1 << 30),
+        cores=CORES,
+        devices=[Path("/dev/full")],
+        at=at,
+    ) as box:
+        assert box.wait(20) == Exit(1, None)
+        assert "reserved" in box.log
+        assert "MemoryError" in box.log
+
+
+@needs_namespaces
+def test_only_the_devices_that_were_given_are_there() -> None:
+    code = "import os; print(sorted(os.listdir('/dev')), os.path.exists('/sys/devices'))"
+    given = Path("/dev/tty")
+    with sandbox.spawn(
+        [PYTHON, "-I", "-S", "-c", code], limits=Limits(), cores=CORES, devices=[given], at=Level.NAMESPACES
+    ) as box:
+        assert box.wait(20) == Exit(0, None)
+        assert f"{['full', 'null', 'random', 'tty', 'urandom', 'zero']} True" in box.log
