@@ -1,0 +1,55 @@
+"""What ran on the GPU for this process, as CUPTI saw it: switched on for requests that it times, else off."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from swarm.judge.cuda.spans import MEMCPY, MEMSET, Record
+
+BUFFER_BYTES = 1 << 20
+FORCED = 1
+"""CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: also records in buffers that are not full."""
+
+
+class Activities:
+    """Kernels, copies and fills of this process. One per process: CUPTI has one pair of callbacks."""
+
+    def __init__(self) -> None:
+        self._cupti: Any = importlib.import_module("cupti.cupti")
+        kinds = self._cupti.ActivityKind
+        self._kinds = (kinds.CONCURRENT_KERNEL, kinds.MEMCPY, kinds.MEMSET)
+        self._names = {int(kinds.MEMCPY): MEMCPY, int(kinds.MEMSET): MEMSET}
+        self._records: list[Record] = []
+        self._is_on = False
+        self._cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), self._completed)
+
+    def switch(self, on: bool) -> None:
+        """Record from now on, or no longer; the GPU is to be idle."""
+        if on is self._is_on:
+            return
+        change = self._cupti.activity_enable if on else self._cupti.activity_disable
+        for kind in self._kinds:
+            change(kind)
+        self._is_on = on
+        self.take()
+
+    def take(self) -> list[Record]:
+        """Return what ran since the last time; all of it is over."""
+        self._cupti.activity_flush_all(FORCED)
+        taken, self._records = self._records, []
+        return taken
+
+    def _completed(self, activities: list[Any]) -> None:
+        for activity in activities:
+            name = self._names.get(int(activity.kind))
+            blocks = 0 if name else activity.grid_x * activity.grid_y * activity.grid_z
+            self._records.append(
+                Record(
+                    name or activity.name,
+                    activity.start,
+                    activity.end,
+                    activity.correlation_id,
+                    blocks,
+                )
+            )

@@ -1,0 +1,98 @@
+"""The GPU as a runner uses it: our own kernels around a call, and the two clocks."""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import struct
+
+from swarm.judge.cuda import driver
+from swarm.judge.cuda.activities import Activities
+from swarm.judge.cuda.driver import Event
+
+FLUSH_FACTOR = 2
+"""Of the L2's size, written and then read, each in memory of its own."""
+FLUSH_THREADS, FLUSH_BLOCKS_PER_SM = 256, 8
+CALIBRATIONS, CALIBRATION_NS, CALIBRATION_LEAD_NS = 33, 10_000, 100_000
+ONE = (1, 1, 1)
+
+
+class Gpu:
+    """The device, our own kernels on it, and the two clocks."""
+
+    def __init__(self, uuid: str, cubin: bytes, *, is_legacy: bool) -> None:
+        """`is_legacy` puts all work into the legacy default stream, as code on the host expects."""
+        self.context = driver.Context(uuid)
+        self.stream = LegacyStream() if is_legacy else driver.Stream()
+        self._module = module = self.context.load(cubin)
+        self._spin, self._spin_ns = module.function("swarm_spin"), driver.Packed(bytes(8))
+        self._open, self._close = module.function("swarm_open"), module.function("swarm_close")
+        self._nothing = driver.Packed(b"")
+        size = FLUSH_FACTOR * max(self.context.facts.l2_bytes, 1 << 20) // 256 * 256
+        self._flushes = [
+            (module.function(name), driver.Packed(struct.pack("<QQ", self.context.allocate(size), size)))
+            for name in ("swarm_flush_write", "swarm_flush_read")
+        ]
+        self._flush_grid = (self.context.facts.num_sms * FLUSH_BLOCKS_PER_SM, 1, 1)
+        self.activities = Activities()
+
+    def spin(self, ns: int) -> None:
+        """Queue a wait."""
+        ctypes.c_uint64.from_address(self._spin_ns.address).value = ns
+        self._spin.launch(ONE, ONE, self._spin_ns, self.stream)
+
+    def flush(self, *, dirty: bool) -> None:
+        """Queue what makes the L2 cold: full of lines that are only read, unless `dirty`."""
+        for function, params in self._flushes[: 1 if dirty else 2]:
+            function.launch(self._flush_grid, (FLUSH_THREADS, 1, 1), params, self.stream)
+
+    def open(self) -> None:
+        self._open.launch(ONE, ONE, self._nothing, self.stream)
+
+    def close(self) -> None:
+        self._close.launch(ONE, ONE, self._nothing, self.stream)
+
+    def reset_persisting_l2(self) -> None:
+        """Make lines that an earlier call asked to keep ordinary again, where the GPU has such lines."""
+        if self.context.facts.max_persisting_l2_bytes:
+            self.context.reset_persisting_l2()
+
+    def event_offset_ns(self) -> float:
+        """Measure what events read beyond the time of what lies between them."""
+        pairs = [(Event(), Event()) for _ in range(CALIBRATIONS)]
+        for _ in range(2):  # the first round finds everything cold
+            self.activities.switch(True)
+            self._calibrate(pairs)
+            seen = [r.end_ns - r.start_ns for r in self.activities.take() if r.name == "swarm_spin"]
+            self.activities.switch(False)
+            self._calibrate(pairs)
+        by_events = [stop.us_since(start) * 1e3 for start, stop in pairs]
+        own = [ns for ns in seen if ns < CALIBRATION_LEAD_NS // 2]
+        return statistics.median(by_events) - statistics.median(own)
+
+    def _calibrate(self, pairs: list[tuple[Event, Event]]) -> None:
+        for start, stop in pairs:
+            self.spin(CALIBRATION_LEAD_NS)
+            self.open()
+            start.record(self.stream)
+            self.spin(CALIBRATION_NS)
+            stop.record(self.stream)
+            self.close()
+        self.context.synchronize()
+
+
+class LegacyStream(driver.Stream):
+    """The legacy default stream: all ordinary streams of a host program wait for it, and it for them."""
+
+    def __init__(self) -> None:
+        self.handle = driver.bindings().CUstream(0)
+
+
+def is_over(event: Event) -> bool:
+    """Whether the GPU has passed an event."""
+    bindings = driver.bindings()
+    error = bindings.cuEventQuery(event.handle)[0]
+    if error == bindings.CUresult.CUDA_ERROR_NOT_READY:
+        return False
+    driver.check((error,), "cuEventQuery")
+    return True

@@ -1,0 +1,203 @@
+"""What a runner on a GPU does: start before there is a candidate, load one, run it on the slots named.
+
+For a candidate that is only device code all of this process is ours and what it says is true; else it is at
+the candidate's mercy and says what the judge must doubt. Of every request all slots are queued before
+anything is awaited.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import resource
+import socket
+import time
+import traceback
+from types import SimpleNamespace
+from typing import Any
+
+from swarm.errors import BadInput, SwarmError
+from swarm.judge import wire as framing
+from swarm.judge.cuda import candidates, wire
+from swarm.judge.cuda.candidates import Candidate
+from swarm.judge.cuda.clocks import spin_ns
+from swarm.judge.cuda.driver import CudaError, Event, call
+from swarm.judge.cuda.gpu import Gpu, is_over
+from swarm.judge.cuda.memory import MappedArena
+from swarm.judge.cuda.spans import spans
+from swarm.judge.cuda.wire import Claim, Layout, Request
+
+CACHES = {
+    "TRITON_CACHE_DIR": "triton",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TORCH_EXTENSIONS_DIR": "extensions",
+    "CUTE_DSL_CACHE_DIR": "cute",
+    "CUDA_CACHE_PATH": "compute",
+}
+"""Each is a folder of this box alone."""
+
+
+def serve(spec: SimpleNamespace, control: socket.socket) -> None:
+    """Answer the judge until it closes the connection, or until something fails."""
+    framing.send(
+        control, wire.HELLO
+    )  # the kernel adds our process id, before any code of a candidate has run
+    session: Session | None = None
+    try:
+        gpu = _start(spec)
+        framing.send(control, wire.IDLE + json.dumps({"offset_ns": gpu.event_offset_ns()}).encode())
+        while True:
+            data, fds = framing.receive(control)
+            if session is not None and not data.startswith(wire.CALL):
+                session.close()
+                session = None
+            if data.startswith(wire.LOAD):
+                head, files = wire.unpack_load(data)
+                session = Session(gpu, head, fds)
+                session.load(files)
+                framing.send(control, wire.READY)
+            elif session is None:
+                framing.send(control, wire.READY)
+            else:
+                request = Request.unpack(data, session.layout.slot_bytes)
+                framing.send(control, session.answer(request))
+    except framing.Closed:
+        return
+    except (Exception, SystemExit) as error:  # whatever a candidate raises is told in its own words
+        print(traceback.format_exc(), flush=True)
+        tag, nonce = (wire.FAULT, b"") if session is None else (session.tag(error), session.nonce)
+        text = reason_of(error)[: wire.TEXT_CHARS].encode("utf-8", "replace")
+        framing.send(control, tag + nonce + text)
+
+
+def reason_of(error: BaseException) -> str:
+    """Say in one line what went wrong, with CUDA's name for it if the GPU reports an error by now."""
+    if isinstance(error, CudaError | SwarmError):
+        return str(error)
+    words = next((line for line in str(error).splitlines() if line.strip()), "")
+    try:
+        call("cuCtxSynchronize")
+    except CudaError as found:
+        return f"{found}; {type(error).__name__}: {words}"
+    except SwarmError:  # there is no driver to ask
+        pass
+    return f"{type(error).__name__}: {words}"
+
+
+def _start(spec: SimpleNamespace) -> Gpu:
+    for name, folder in CACHES.items():
+        os.environ[name] = f"{os.environ['HOME']}/{folder}"
+    if spec.needs_torch:
+        torch: Any = importlib.import_module("torch")
+        torch.set_grad_enabled(False)
+        torch.cuda.init()
+    with open(spec.cubin_fd, "rb") as file:  # noqa: PTH123
+        return Gpu(spec.gpu, file.read(), is_legacy=spec.legacy_stream)
+
+
+class Session:
+    """One candidate in this process, and the arena that it works in."""
+
+    candidate: Candidate
+
+    def __init__(self, gpu: Gpu, head: dict[str, Any], fds: list[int]) -> None:
+        self.nonce = b""
+        self._gpu = gpu
+        self._head = head
+        self._is_dirty = head["dirty"]
+        self._is_ours = head["kind"] == "plan"
+        self._events: list[tuple[Event, Event]] = []
+        _limit_memory(head["memory_bytes"])
+        self.layout: Layout = Layout.from_json(head["layout"])
+        self._arena: MappedArena = MappedArena(gpu.context, fds[0], head["arena_bytes"])
+
+    def load(self, files: dict[str, bytes]) -> None:
+        """Load the candidate: from here on an error is its doing, unless all code on the host is ours."""
+        self.candidate = candidates.load(self._gpu, self.layout, self._arena.address, self._head, files)
+
+    def close(self) -> None:
+        self.candidate.close()
+        self._arena.close()
+
+    def tag(self, error: BaseException) -> bytes:
+        """Say whose doing an error is."""
+        return wire.FAILED if not self._is_ours or isinstance(error, CudaError | BadInput) else wire.FAULT
+
+    def answer(self, request: Request) -> bytes:
+        """Make the calls of a request; return the claims for them."""
+        self.nonce = request.nonce
+        gc.collect()
+        gc.freeze()  # what a call leaves behind is looked through once, not before every request
+        gc.disable()
+        gpu, candidate = self._gpu, self.candidate
+        calls = [
+            candidate.prepare(index, *self.layout.unpack(words)) for index, words in enumerate(request.slots)
+        ]
+        gpu.reset_persisting_l2()
+        traced, wait_ns = None, request.spin_ns
+        if request.is_first:
+            traced, enqueue_ns = self._warm_up(calls[0])
+            wait_ns = max(wait_ns, spin_ns(enqueue_ns))
+        is_cupti = request.clock is wire.Clock.CUPTI
+        gpu.activities.switch(is_cupti)
+        queued = [self._queue(call, index, wait_ns) for index, call in enumerate(calls)]
+        gpu.context.synchronize()
+        return wire.pack_claims(request.nonce, self._claims(calls, queued, traced, is_cupti))
+
+    def _warm_up(self, call: Any) -> tuple[Claim, int]:
+        """Make one call twice: so that all is loaded and compiled, and to see what it takes to queue it."""
+        self._queue(call, 0, 0)
+        self._gpu.context.synchronize()
+        self._gpu.activities.switch(True)
+        enqueue_ns, is_late = self._queue(call, 0, 0)
+        self._gpu.context.synchronize()
+        [claim] = self._claims([call], [(enqueue_ns, is_late)], None, True)
+        return claim, enqueue_ns
+
+    def _queue(self, call: Any, index: int, wait_ns: int) -> tuple[int, bool]:
+        """Queue one slot; return what that took, and whether the GPU had to wait for it."""
+        gpu, candidate = self._gpu, self.candidate
+        if index == len(self._events):
+            self._events.append((Event(), Event()))
+        start, stop = self._events[index]
+        candidate.poison(call)
+        begun_ns = time.perf_counter_ns()
+        gpu.spin(wait_ns)
+        gpu.flush(dirty=self._is_dirty)
+        gpu.open()
+        start.record(gpu.stream)
+        candidate.enqueue(call)
+        stop.record(gpu.stream)
+        enqueue_ns = time.perf_counter_ns() - begun_ns
+        is_late = is_over(start)
+        gpu.close()
+        candidate.finish(call)
+        return enqueue_ns, is_late
+
+    def _claims(
+        self, calls: list[Any], queued: list[tuple[int, bool]], traced: Claim | None, is_cupti: bool
+    ) -> list[Claim]:
+        seen = spans(self._gpu.activities.take(), len(calls)) if is_cupti else None
+        claims = []
+        for index, (enqueue_ns, is_late) in enumerate(queued):
+            start, stop = self._events[index]
+            ns = max(1, round(stop.us_since(start) * 1e3))
+            activities, signature = (-1, 0) if traced is None else (traced.activities, traced.signature)
+            blocks = 0 if traced is None else traced.blocks
+            if seen is not None:
+                span = seen[index]
+                ns, activities, signature = span.ns or ns, span.activities, span.signature
+                blocks = span.blocks
+            claims.append(Claim(ns, enqueue_ns, activities, signature, blocks, is_late))
+        return claims
+
+
+def _limit_memory(nbytes: int) -> None:
+    """Let this process have so much more private memory than it has now."""
+    with open("/proc/self/status") as file:  # noqa: PTH123
+        now_kib = next(int(line.split()[1]) for line in file if line.startswith("VmData:"))
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = now_kib * 1024 + nbytes
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
