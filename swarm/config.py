@@ -21,7 +21,10 @@ class RunDefaults(Frozen):
 
     name: str = "local"
     agent: Literal["tuner"] = "tuner"
-    language: Language = Language.CPP
+    language: Language | Literal["auto"] = "auto"
+    """auto: `cuda` where a GPU is and a seed for it, otherwise what the device runs."""
+    device: str = Field(default="auto", min_length=1)
+    """auto: what the language runs on; otherwise as `--device` names them."""
     workers: Int = Field(default=2, ge=1, le=256)
     minutes: Positive = 3.75
     problems: tuple[str, ...] = Field(default=("*",), min_length=1)

@@ -1,11 +1,19 @@
-"""The devices of this host, and which cores everything else must stay on."""
+"""The devices of this host, and which cores everything else must stay on.
+
+A GPU is described by `judge.cuda.devices`, which asks its driver.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+ON_CPU: tuple[str, ...] = ("cpp", "pytorch")
+ON_GPU: tuple[str, ...] = ("cuda", "cuda_cpp", "cute_dsl", "triton", "pytorch")
+"""The languages that run on each kind of device; where several would do, the first is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,27 @@ def other_cores(available: frozenset[int] | None = None) -> frozenset[int]:
     """Return the cores for compilers, agents and everything that is not being measured."""
     cores = sorted(os.sched_getaffinity(0) if available is None else available)
     return frozenset(cores[:1])
+
+
+def cores_beside(devices: Iterable[Device], available: frozenset[int] | None = None) -> frozenset[int]:
+    """Return the cores that none of `devices` uses; the first one if they use all."""
+    cores = sorted(os.sched_getaffinity(0) if available is None else available)
+    used = {core for device in devices for core in device.cores}
+    return frozenset(core for core in cores if core not in used) or frozenset(cores[:1])
+
+
+def runs_on(language: str, kind: str) -> bool:
+    """Say whether kernels in a language run on a kind of device: `cpu` or `cuda`."""
+    return language in (ON_CPU if kind == "cpu" else ON_GPU)
+
+
+def why_no_gpu() -> str:
+    """Say why no GPU is to be expected here; empty if there should be one. Loads no driver."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and visible.strip() in ("", "-1"):
+        return "CUDA_VISIBLE_DEVICES hides every GPU"
+    nodes = (*Path("/dev").glob("nvidia[0-9]*"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
+    return "" if any(node.exists() for node in nodes) else "no NVIDIA GPU is here: there is no /dev/nvidia*"
 
 
 def _cpu_name() -> str:

@@ -12,7 +12,6 @@ import pytest
 from swarm.baseline import Baseline, Contender, save_baseline
 from swarm.cli import main as cli
 from swarm.cli.scores import score_of
-from swarm.device import Device
 from swarm.hub import Hub
 from swarm.layout import RunPaths, RunRoot
 from swarm.ledger import Ledger
@@ -171,7 +170,7 @@ def test_report_writes_scoreboard_page_and_bundle(
     assert cli.main(["results", "list", "--json"]) == 0
     [run] = json.loads(capsys.readouterr().out)
     assert (run["run"], run["verdicts"], run["speedup"], run["above_1x"]) == ("local", 2, 2.0, 1)
-    assert score_of(root, hub, ledger, Device("cpu", DEVICE, "u", (0,)), "p", merge) == pytest.approx(0.7)
+    assert score_of(root, hub, ledger, DEVICE, "p", merge) == pytest.approx(0.7)
 
 
 def test_report_prints_a_row_per_problem_and_its_warnings(

@@ -9,6 +9,7 @@ import click
 
 from swarm.cli.context import (
     Positive,
+    device_option,
     json_option,
     load_chosen,
     print_json,
@@ -27,20 +28,26 @@ SECONDS_PER_MINUTE = 60
 @click.command()
 @click.argument("names", metavar="[PROBLEM]...", nargs=-1)
 @click.option("--budget-min", type=Positive(), help="Minutes for all; else as in swarm.toml.")
+@device_option
 @json_option
 @click.pass_context
-def baseline(ctx: click.Context, names: tuple[str, ...], budget_min: float | None, as_json: bool) -> None:
+def baseline(
+    ctx: click.Context, names: tuple[str, ...], budget_min: float | None, device: str | None, as_json: bool
+) -> None:
     """Measure eager, torch.compile and baseline.py of problems again.
 
-    All problems if none is named. What is on file is replaced.
+    All problems if none is named. What is on file is replaced. Of several GPUs the first measures.
     """
+    from swarm.cli.devices import chosen_devices, describe
     from swarm.cli.references import measure_baselines
     from swarm.config import load_config
-    from swarm.device import cpu_device
 
     root = root_of(ctx)
+    config = load_config(root)
     problems, broken = load_chosen(root, names)
-    budget_s = SECONDS_PER_MINUTE * budget_min if budget_min else load_config(root).budget.baseline_s
+    budget_s = SECONDS_PER_MINUTE * budget_min if budget_min else config.budget.baseline_s
+    first = chosen_devices(device or config.run.device)[0]
+    stderr().print(f"on {describe([first])}", style="dim", markup=False, soft_wrap=True)
     measured: list[Baseline] = []
     with stderr().status("") as status:
 
@@ -49,7 +56,7 @@ def baseline(ctx: click.Context, names: tuple[str, ...], budget_min: float | Non
             status.update(f"{len(measured)} of {len(problems)} measured")
 
         status.update(f"measuring {len(problems)} problems, {budget_s:.0f} s at most")
-        measure_baselines(root, cpu_device(), problems, budget_s, tell)
+        measure_baselines(root, first, problems, budget_s, tell)
     if as_json:
         print_json([asdict(one) | {"t_b_us": one.times_us} for one in measured])
     else:

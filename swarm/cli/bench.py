@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +12,7 @@ import click
 
 from swarm.cli.context import (
     check_hub,
+    device_option,
     json_option,
     print_json,
     print_table,
@@ -26,6 +27,7 @@ from swarm.contents import files_hash
 from swarm.errors import BadInput, Refused
 
 if TYPE_CHECKING:
+    from swarm.device import Device
     from swarm.job import Job, Tree
     from swarm.layout import RunPaths, RunRoot
     from swarm.problem import Problem
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 IDENTIFIER_CHARS = 40
+FAILED = 1
+"""The exit code if the candidate failed: a script has to be told."""
 
 
 @click.command()
@@ -44,7 +48,8 @@ IDENTIFIER_CHARS = 40
 )
 @click.option("--commit", metavar="REV", help="A commit of the run, by the first characters of its id.")
 @click.option("--against", metavar="REV|DIR", help="Compare with this instead of measuring alone.")
-@click.option("--language", default="cpp", show_default=True, help="Which seed.")
+@click.option("--language", help="Which seed; otherwise one that the device runs.")
+@device_option
 @click.option("--bundle", type=click.Path(path_type=Path), help="Work off this file of `swarm pending`.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="With --bundle: for the results."
@@ -58,21 +63,23 @@ def bench(
     solution: Path | None,
     commit: str | None,
     against: str | None,
-    language: str,
+    language: str | None,
+    device: str | None,
     bundle: Path | None,
     out: Path | None,
     run_name: str | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Measure a solution of PROBLEM here and now; nothing is recorded.
 
-    Alone, or against another one in the same sitting. Or, with --bundle, everything that a run left pending.
+    Alone, or against another one in the same sitting. The exit code is 1 if the solution failed; the verdict
+    says how. Or, with --bundle, everything that a run left pending.
     """
     if bundle is not None and out is not None and name is None:
         from swarm.cli.bench_bundle import bench_bundle
 
-        bench_bundle(bundle, out, None, as_json)
-        return
+        bench_bundle(bundle, out, device, as_json)
+        return 0
     if name is None or bundle is not None or out is not None:
         raise click.UsageError("give PROBLEM, or both --bundle and --out")
     if solution is not None and commit is not None:
@@ -82,20 +89,29 @@ def bench(
 
     root, paths = root_of(ctx), run_of(ctx, run_name)
     problem = load_problem(root.problem(name))
-    if solution is not None:
-        candidate = _folder(solution)
-    elif commit is not None:
-        candidate = _commit(paths, name, commit)
+    if solution is None and commit is None:
+        candidate, devices = _seed(root, problem, language, device)
     else:
-        candidate = _seed(problem, language)
+        candidate = _folder(solution) if solution is not None else _commit(paths, name, commit or "")
+        devices = _devices_for(root, candidate, device)
     other = None if against is None else _other(paths, name, against)
-    record = _measure(root, _job(root, problem, candidate, other))
+    record = _measure(root, _job(root, problem, candidate, other), devices[:1])
     if as_json:
         print_json(asdict(record))
     elif isinstance(record, Verdict):
         print_verdict(record)
     else:
         _print_comparison(record)
+    return 0 if _has_held(record) else FAILED
+
+
+def _has_held(record: Verdict | Comparison) -> bool:
+    """Say whether the candidate did what it was measured for: it passed, or it was compared."""
+    from swarm.verdict import Status, Verdict
+
+    if isinstance(record, Verdict):
+        return record.status is Status.PASSED
+    return record.failure is None and record.ratio is not None
 
 
 def _job(root: RunRoot, problem: Problem, candidate: Tree, other: Tree | None) -> Job:
@@ -107,12 +123,13 @@ def _job(root: RunRoot, problem: Problem, candidate: Tree, other: Tree | None) -
     return Job("bench", purpose, problem.name, epoch_hash(files), files, candidate, other)
 
 
-def _measure(root: RunRoot, job: Job) -> Verdict | Comparison:
-    from swarm.cli.devices import open_pool
-    from swarm.device import cpu_device
+def _measure(root: RunRoot, job: Job, devices: Sequence[Device]) -> Verdict | Comparison:
+    from swarm.cli.devices import describe, open_pool
     from swarm.pool.protocol import Lost
 
-    with closing(open_pool(root, cpu_device())) as pool, stderr().status(f"measuring {job.problem}"):
+    out = stderr()
+    out.print(f"on {describe(devices)}", style="dim", markup=False, soft_wrap=True)
+    with closing(open_pool(root, devices)) as pool, out.status(f"measuring {job.problem}"):
         pool.submit(job)
         while not (finished := pool.poll(POLL_S)):
             pass
@@ -123,13 +140,35 @@ def _measure(root: RunRoot, job: Job) -> Verdict | Comparison:
     return finished[0].record
 
 
-def _seed(problem: Problem, language: str) -> Tree:
-    if language not in problem.seeds:
+def _seed(
+    root: RunRoot, problem: Problem, language: str | None, device: str | None
+) -> tuple[Tree, list[Device]]:
+    """Return a seed, and the devices that it runs on."""
+    from swarm.cli.devices import check_language, choose
+    from swarm.config import load_config
+
+    if language is not None:
+        check_language(language)
+    choice = choose(device or load_config(root).run.device, language, problem.seeds)
+    if choice.language not in problem.seeds:
         raise BadInput(
-            f"{problem.name} has no seed in {language!r}",
+            f"{problem.name} has no seed in {choice.language!r}",
             remedy=f"name one of: {', '.join(sorted(problem.seeds)) or 'none is there'}; or give --solution",
         )
-    return _tree(problem.seeds[language])
+    return _tree(problem.seeds[choice.language]), choice.devices
+
+
+def _devices_for(root: RunRoot, tree: Tree, device: str | None) -> list[Device]:
+    """Return the devices that a tree runs on; any will do to say what is wrong with a manifest."""
+    from swarm.cli.devices import chosen_devices
+    from swarm.config import load_config
+    from swarm.solution import load_manifest
+
+    try:
+        language = load_manifest(tree.files).language.value
+    except BadInput:
+        language = None
+    return chosen_devices(device or load_config(root).run.device, language)
 
 
 def _other(paths: RunPaths, problem: str, text: str) -> Tree:

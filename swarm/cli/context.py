@@ -52,6 +52,15 @@ def run_option(command: Command) -> Command:
     )(command)
 
 
+def device_option(command: Command) -> Command:
+    return click.option(
+        "--device",
+        envvar="SWARM_DEVICE",
+        metavar="D",
+        help="cpu, cuda, cuda:0,1 or a GPU's UUID; otherwise as in swarm.toml, or what the language runs on.",
+    )(command)
+
+
 def root_of(ctx: click.Context) -> RunRoot:
     """Return the run root that `--root`, or else the current folder, lies in."""
     chosen = ctx.find_root().obj

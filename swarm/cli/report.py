@@ -57,7 +57,7 @@ def publish(
     from swarm.report import render, scoreboard
 
     with stderr().status("writing the report"):
-        collected, remarks = _collect(root, hub, ledger)
+        collected, remarks = _collect(root, paths, hub, ledger)
         board = scoreboard.scoreboard(paths.run, collected.device, collected.histories)
         warnings = (*collected.warnings, *remarks)
         write_atomic(paths.scoreboard_json, scoreboard.to_json(board).encode())
@@ -73,11 +73,11 @@ def publish(
         click.echo(f"\n{paths.report_html}")
 
 
-def _collect(root: RunRoot, hub: Hub, ledger: Ledger) -> tuple[Collected, list[str]]:
+def _collect(root: RunRoot, paths: RunPaths, hub: Hub, ledger: Ledger) -> tuple[Collected, list[str]]:
     from swarm.baseline import load_baseline
     from swarm.report.collect import collect
 
-    device = _device_of(ledger)
+    device = _device_of(paths, ledger)
     times, remarks = {}, []
     for problem in hub.champions():
         try:
@@ -91,12 +91,16 @@ def _collect(root: RunRoot, hub: Hub, ledger: Ledger) -> tuple[Collected, list[s
     return collect(hub, ledger, device=device, baselines=times), remarks
 
 
-def _device_of(ledger: Ledger) -> str:
-    """Return the device model of the newest verdict: a run may have been measured elsewhere."""
+def _device_of(paths: RunPaths, ledger: Ledger) -> str:
+    """Return the device model of the newest verdict, or else the one that the run was started for."""
+    from swarm.cli import state
     from swarm.device import cpu_device
 
     newest = max(ledger.facts(), key=lambda fact: fact.created_s, default=None)
-    return newest.device_model if newest and newest.device_model else cpu_device().model
+    if newest is not None and newest.device_model:
+        return newest.device_model
+    started = state.find(paths)
+    return cpu_device().model if started is None else started.device_model
 
 
 def _page(board: Scoreboard, collected: Collected, warnings: Iterable[str]) -> str:

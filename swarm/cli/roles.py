@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from swarm.cli.context import check_hub, root_of, run_of, run_option
+from swarm.cli.context import check_hub, device_option, root_of, run_of, run_option
 from swarm.cli.leash import take_leash
 from swarm.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     from swarm.agents.protocol import Agent
+    from swarm.cli.state import RunState
     from swarm.device import Device
     from swarm.hub import Hub
     from swarm.layout import RunPaths, RunRoot
     from swarm.ledger import Ledger
     from swarm.protocol import Protocol
     from swarm.role import Stop
+
+log = logging.getLogger(__name__)
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,47 +38,66 @@ class Post:
     paths: RunPaths
     hub: Hub
     ledger: Ledger
-    device: Device
+    devices: tuple[Device, ...]
+    """Those of this host that measure; every role stays off their cores."""
+    device_model: str
+    """What the run's verdicts are about, wherever they are measured."""
     stop: Stop
     problems: tuple[str, ...] | None
     """Those the run was started with; None, for all, if it was not started by `swarm run`."""
 
 
+def device_model_option(command: Command) -> Command:
+    return click.option(
+        "--device-model",
+        metavar="MODEL",
+        help="What the run is measured on, if that is elsewhere, for example nvidia-h200.",
+    )(command)
+
+
 @click.command()
+@device_option
 @run_option
 @click.pass_context
-def watch(ctx: click.Context, run_name: str | None) -> None:
-    """Have every commit and every wanted comparison measured."""
-    from swarm.cli.devices import open_pool
+def watch(ctx: click.Context, device: str | None, run_name: str | None) -> None:
+    """Have every commit and every wanted comparison measured.
+
+    On the devices that the run was started with, unless others are named.
+    """
+    from swarm.cli.devices import describe, open_pool
     from swarm.watcher import Watcher
 
-    with _on_duty(ctx, run_name) as post:
+    with _on_duty(ctx, run_name, measures=True, device=device) as post:
         editable = _protocol(post.root).output.editable
-        with closing(open_pool(post.root, post.device)) as pool:
+        log.info("measuring on %s", describe(post.devices))
+        with closing(open_pool(post.root, post.devices)) as pool:
             watcher = Watcher(
-                post.paths, post.hub, post.ledger, pool, post.device.model, editable, problems=post.problems
+                post.paths, post.hub, post.ledger, pool, post.device_model, editable, problems=post.problems
             )
             watcher.run(post.stop)
 
 
 @click.command()
 @click.option("--rebuild", is_flag=True, help="Derive board.md again from git and results, and end.")
+@device_model_option
 @run_option
 @click.pass_context
-def plan(ctx: click.Context, rebuild: bool, run_name: str | None) -> None:
+def plan(ctx: click.Context, rebuild: bool, device_model: str | None, run_name: str | None) -> None:
     """Hand out work, ask for comparisons, merge what won."""
     from swarm.cli.scores import score_of
     from swarm.locks import held
     from swarm.plan import LOCK, Planner
 
-    with _on_duty(ctx, run_name) as post:
+    with _on_duty(ctx, run_name, device_model=device_model) as post:
         planner = Planner(
             post.paths,
             post.hub,
             post.ledger,
-            post.device.model,
+            post.device_model,
             post.root.coordination,
-            lambda problem, commit: score_of(post.root, post.hub, post.ledger, post.device, problem, commit),
+            lambda problem, commit: score_of(
+                post.root, post.hub, post.ledger, post.device_model, problem, commit
+            ),
             post.problems,
         )
         if not rebuild:
@@ -89,15 +113,18 @@ def plan(ctx: click.Context, rebuild: bool, run_name: str | None) -> None:
 @click.command()
 @click.argument("name", metavar="ID")
 @click.option("--agent", type=click.Choice(["tuner"]), help="Who does the work; otherwise as in swarm.toml.")
+@device_model_option
 @run_option
 @click.pass_context
-def worker(ctx: click.Context, name: str, agent: str | None, run_name: str | None) -> None:
+def worker(
+    ctx: click.Context, name: str, agent: str | None, device_model: str | None, run_name: str | None
+) -> None:
     """Work as ID on whatever the planner assigns to it."""
     from swarm.agents.worker import Worker
     from swarm.layout import check_name
 
     check_name("worker", name)
-    with _on_duty(ctx, run_name) as post:
+    with _on_duty(ctx, run_name, device_model=device_model) as post:
         Worker(
             name,
             _agent(agent, post),
@@ -105,15 +132,23 @@ def worker(ctx: click.Context, name: str, agent: str | None, run_name: str | Non
             post.hub,
             post.ledger,
             _protocol(post.root),
-            post.device.model,
+            post.device_model,
             post.stop,
         ).run()
 
 
 @contextmanager
-def _on_duty(ctx: click.Context, run_name: str | None) -> Iterator[Post]:
-    """Take the leash, take signals as requests to stop, leave the device's cores alone, open the run."""
-    from swarm.device import cpu_device, other_cores
+def _on_duty(
+    ctx: click.Context,
+    run_name: str | None,
+    *,
+    measures: bool = False,
+    device: str | None = None,
+    device_model: str | None = None,
+) -> Iterator[Post]:
+    """Take the leash, take signals as requests to stop, leave the devices' cores alone, open the run."""
+    from swarm.cli import state
+    from swarm.device import cores_beside
     from swarm.hub import Hub
     from swarm.ledger import Ledger
     from swarm.role import Stop
@@ -122,21 +157,50 @@ def _on_duty(ctx: click.Context, run_name: str | None) -> Iterator[Post]:
     stop = Stop(paths.stop).on_signals()
     take_leash()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    device = cpu_device()
-    os.sched_setaffinity(0, other_cores())
     check_hub(paths)
+    started = state.find(paths)
+    if measures:
+        devices = _devices_here(root, started, device)
+    else:
+        devices = _devices_to_spare(root, started, device_model)
+    os.sched_setaffinity(0, cores_beside(devices))
     if stop():
         raise Refused(
             f"run {paths.run!r} is being stopped", where=str(paths.stop), remedy="wait, or delete it"
         )
     with Hub(paths) as hub, Ledger(paths) as ledger:
-        yield Post(root, paths, hub, ledger, device, stop, _problems(paths))
+        model = device_model or _model(started, devices)
+        problems = None if started is None else started.problems
+        yield Post(root, paths, hub, ledger, devices, model, stop, problems)
 
 
-def _problems(paths: RunPaths) -> tuple[str, ...] | None:
-    from swarm.cli import state
+def _devices_here(root: RunRoot, started: RunState | None, device: str | None) -> tuple[Device, ...]:
+    """Return the devices of this host to measure on."""
+    from swarm.cli.devices import choose, chosen_devices, seeds_of
+    from swarm.config import load_config
 
-    return state.load(paths).problems if paths.state.exists() else None
+    if device is None and started is not None:
+        if not started.devices:
+            raise Refused(
+                f"this run is measured elsewhere, on {started.device_model}",
+                remedy="take it there by `swarm pending --bundle`, or name a --device of this host",
+            )
+        return tuple(chosen_devices(started.device, started.language))
+    config = load_config(root).run
+    return tuple(choose(device or config.device, config.language, seeds_of(root)).devices)
+
+
+def _devices_to_spare(
+    root: RunRoot, started: RunState | None, device_model: str | None
+) -> tuple[Device, ...]:
+    """Return the devices whose cores a role that does not measure leaves alone."""
+    if started is not None:
+        return started.devices
+    return () if device_model else _devices_here(root, None, None)
+
+
+def _model(started: RunState | None, devices: tuple[Device, ...]) -> str:
+    return devices[0].model if started is None or devices != started.devices else started.device_model
 
 
 def _protocol(root: RunRoot) -> Protocol:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from swarm.cli.context import Positive, json_option, root_of, run_of, run_option
+from swarm.cli.context import Positive, device_option, json_option, root_of, run_of, run_option
 from swarm.errors import BadInput
 
 if TYPE_CHECKING:
+    from swarm.cli.devices import Choice
+    from swarm.config import Config
     from swarm.layout import RunPaths, RunRoot
 
 
@@ -21,7 +24,7 @@ class Order:
     """What was asked for: swarm.toml with the options on top."""
 
     agent: str
-    language: str
+    choice: Choice
     workers: int
     minutes: float
     problems: tuple[str, ...]
@@ -31,7 +34,10 @@ class Order:
 @click.command()
 @run_option
 @click.option("--agent", type=click.Choice(["tuner"]), help="Who works.")
-@click.option("--language", help="Which seeds to start from: cpp or pytorch.")
+@click.option(
+    "--language", help="Which seeds to start from: cuda, cuda_cpp, cute_dsl, triton, pytorch or cpp."
+)
+@device_option
 @click.option("--workers", type=click.IntRange(1, 256), help="How many work side by side.")
 @click.option("--problems", metavar="A,B", help="Names or patterns, separated by commas.")
 @click.option("--minutes", type=Positive(), help="When to stop, from now on.")
@@ -42,6 +48,7 @@ def run(
     run_name: str | None,
     agent: str | None,
     language: str | None,
+    device: str | None,
     workers: int | None,
     problems: str | None,
     minutes: float | None,
@@ -49,12 +56,13 @@ def run(
 ) -> None:
     """Run the swarm until time is up, and print the scoreboard.
 
-    What is not given comes from swarm.toml. A run of the same name is continued.
+    What is not given comes from swarm.toml. A run of the same name is continued. Where there is a GPU, it is
+    used; --device cpu leaves it alone.
     """
     from swarm.locks import held
 
     root, paths = root_of(ctx), run_of(ctx, run_name)
-    order = _order(root, agent, language, workers, problems, minutes)
+    order = _order(root, agent, language, device, workers, problems, minutes)
     with held(paths.lock("run"), timeout_s=0, purpose="swarm run"):
         _run(root, paths, order, as_json)
 
@@ -63,6 +71,7 @@ def _order(
     root: RunRoot,
     agent: str | None,
     language: str | None,
+    device: str | None,
     workers: int | None,
     problems: str | None,
     minutes: float | None,
@@ -71,14 +80,25 @@ def _order(
 
     config = load_config(root)
     patterns = config.run.problems if problems is None else tuple(filter(None, problems.split(",")))
+    names = choose_problems(patterns, root.problems)
     return Order(
         agent or config.run.agent,
-        language or config.run.language.value,
+        _choice(root, config, language, device, names),
         workers or config.run.workers,
         minutes or config.run.minutes,
-        choose_problems(patterns, root.problems),
+        names,
         config.budget.baseline_s,
     )
+
+
+def _choice(
+    root: RunRoot, config: Config, language: str | None, device: str | None, names: Sequence[str]
+) -> Choice:
+    from swarm.cli.devices import check_language, choose, seeds_of
+
+    if language is not None:
+        check_language(language)
+    return choose(device or config.run.device, language or config.run.language, seeds_of(root, names))
 
 
 def _run(root: RunRoot, paths: RunPaths, order: Order, as_json: bool) -> None:
@@ -88,26 +108,36 @@ def _run(root: RunRoot, paths: RunPaths, order: Order, as_json: bool) -> None:
     from swarm.cli.references import measure_references
     from swarm.cli.report import publish
     from swarm.cli.view import View
-    from swarm.device import cpu_device, other_cores
+    from swarm.device import cores_beside
     from swarm.hub import Hub
     from swarm.ledger import Ledger
 
     started_s = time.time()
     deadline_s = started_s + 60 * order.minutes
-    device = cpu_device()
+    devices, language = order.choice.devices, order.choice.language
     available = os.sched_getaffinity(0)
     paths.stop.unlink(missing_ok=True)
     with terminable(), Hub(paths) as hub, Ledger(paths) as ledger:
         with View(started_s, deadline_s, order.problems) as view:
-            ready, broken = open_epochs(root, hub, device, order.language, order.problems, view)
+            view.say(order.choice.remark)
+            ready, broken = open_epochs(root, hub, devices[0], language, order.problems, view)
             if not ready:
                 raise BadInput(f"none of {len(order.problems)} problems can be run", remedy="see above")
-            measure_references(root, device, ready, order.baseline_s, view)
+            measure_references(root, devices[0], ready, order.baseline_s, view)
             workers = tuple(f"w{number}" for number in range(1, order.workers + 1))
             names = tuple(problem.name for problem in ready)
-            now = state.RunState(order.agent, order.language, workers, names, started_s, deadline_s)
+            now = state.RunState(
+                order.agent,
+                language,
+                workers,
+                names,
+                started_s,
+                deadline_s,
+                devices[0].model,
+                tuple(devices),
+            )
             state.save(paths, now)
-            ending = work(paths, now, hub, ledger, view, confine_to=other_cores())
+            ending = work(paths, now, hub, ledger, view, confine_to=cores_beside(devices))
         os.sched_setaffinity(0, available)
         publish(root, paths, hub, ledger, as_json=as_json, with_pictures=not ending.interrupted)
     check_ending(ending)

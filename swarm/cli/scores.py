@@ -6,7 +6,6 @@ import logging
 from statistics import fmean
 
 from swarm.baseline import load_baseline
-from swarm.device import Device
 from swarm.errors import BadInput
 from swarm.hub import Hub
 from swarm.layout import RunRoot
@@ -18,17 +17,17 @@ log = logging.getLogger(__name__)
 
 
 def score_of(
-    root: RunRoot, hub: Hub, ledger: Ledger, device: Device, problem: str, commit: str
+    root: RunRoot, hub: Hub, ledger: Ledger, device_model: str, problem: str, commit: str
 ) -> float | None:
     """Return S of the commit's tree; None if baseline or verdict is missing, or S is undefined."""
     try:
-        baseline = load_baseline(root, device.model, problem)
+        baseline = load_baseline(root, device_model, problem)
     except BadInput as error:  # the report says so, too; a merge need not wait for it
         log.warning("%s", error)
         return None
     one = next((s for s in hub.commits(problem) if s.commit == commit), None)
     if baseline is None or one is None:
         return None
-    verdict = ledger.verdict(problem, verdict_key(one.tree, one.epoch, device.model))
+    verdict = ledger.verdict(problem, verdict_key(one.tree, one.epoch, device_model))
     scores = scores_of(verdict, baseline.times_us) if verdict is not None else {}
     return fmean(scores.values()) if scores else None

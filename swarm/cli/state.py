@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
+from swarm.device import Device
 from swarm.durable import write_atomic
 from swarm.errors import BadInput
 from swarm.layout import RunPaths
@@ -18,10 +19,24 @@ class RunState:
     problems: tuple[str, ...]
     started_s: float
     deadline_s: float
+    device_model: str
+    """What its verdicts are about, wherever they are measured."""
+    devices: tuple[Device, ...]
+    """Those of this host that measure."""
+
+    @property
+    def device(self) -> str:
+        """Return what `--device` would have to say to get these devices again."""
+        return ",".join("cpu" if device.kind == "cpu" else device.uuid for device in self.devices)
 
 
 def save(paths: RunPaths, state: RunState) -> None:
     write_atomic(paths.state, json.dumps(asdict(state), indent=1).encode() + b"\n")
+
+
+def find(paths: RunPaths) -> RunState | None:
+    """Return how the run was started; None if its roles were started one by one."""
+    return load(paths) if paths.state.exists() else None
 
 
 def load(paths: RunPaths) -> RunState:
@@ -35,6 +50,8 @@ def load(paths: RunPaths) -> RunState:
             tuple(map(str, raw["problems"])),
             float(raw["started_s"]),
             float(raw["deadline_s"]),
+            str(raw["device_model"]),
+            tuple(Device(**one | {"cores": tuple(one["cores"])}) for one in raw["devices"]),
         )
     except FileNotFoundError:
         raise BadInput(
