@@ -113,6 +113,8 @@ class Launch(Frozen):
     def _is_a_kernel(cls, kernel: str) -> str:
         if len(kernel) > MAX_KERNEL_CHARS or not KERNEL.fullmatch(kernel):
             raise wrong("", f"{shown(kernel)} is not a kernel", 'write "name" or "name<template arguments>"')
+        if kernel.startswith("swarm_"):
+            raise wrong("", f"{shown(kernel)} is one of our names", "do not start it with swarm_")
         return kernel
 
     @field_validator("args")

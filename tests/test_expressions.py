@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.errors import BadInput
-from swarm.expressions import FUNCTIONS, MAX_MAGNITUDE, Grammar, evaluate, evaluate_int, free_names
+from swarm.expressions import (
+    FUNCTIONS,
+    MAX_MAGNITUDE,
+    Grammar,
+    called_names,
+    evaluate,
+    evaluate_int,
+    free_names,
+)
 
 NAMES = {"a": 7, "b": 2, "x": 0.5, "zero": 0}
 
@@ -129,6 +137,39 @@ def test_the_place_is_named_first() -> None:
 
 def test_function_names_are_not_free() -> None:
     assert free_names("min(a, ceildiv(b, 4)) if n > 2 else 0") == {"a", "b", "n"}
+
+
+def test_a_function_of_a_name_gets_the_name_not_its_value() -> None:
+    calls = {"blocks": len, "first": lambda name: ord(name[0])}
+    assert evaluate("2 * blocks(a) + first('k<8, 1>')", NAMES, calls=calls) == 2 + ord("k")
+    assert evaluate("blocks(nothing) + b", NAMES, calls=calls) == 9
+    assert free_names("blocks(nothing) + min(a, b)", calls=calls) == {"a", "b"}
+    assert called_names("blocks(n) if first('k<1>') else blocks(n)", calls) == {
+        ("blocks", "n"),
+        ("first", "k<1>"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("blocks(1)", "expression 'blocks(1)' does not give blocks a name; write blocks(name)"),
+        ("blocks()", "expression 'blocks()' does not give blocks a name; write blocks(name)"),
+        ("blocks(a, b)", "expression 'blocks(a, b)' does not give blocks a name; write blocks(name)"),
+        ("blocks(a + b)", "expression 'blocks(a + b)' does not give blocks a name; write blocks(name)"),
+        ("blocks(blocks(a))", "expression 'blocks(blocks(a))' does not give blocks a name; "),
+        ("blocks(name=a)", "expression 'blocks(name=a)' uses 'blocks(name=a)'; allowed are "),
+        ("'a'", "expression \"'a'\" uses \"'a'\"; allowed are "),
+        (
+            "others(a)",
+            f"expression 'others(a)' calls 'others'; the functions are {', '.join(FUNCTIONS)}, blocks",
+        ),
+    ],
+)
+def test_a_function_of_a_name_takes_nothing_else(text: str, message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        evaluate(text, NAMES, calls={"blocks": len})
+    assert str(caught.value).startswith(message)
 
 
 FORMULAS = st.recursive(

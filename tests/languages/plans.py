@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from swarm.definition import Definition, parse_definition
 from swarm.languages.plan import Plan
@@ -13,7 +14,7 @@ from swarm.languages.protocol import KernelInfo
 from swarm.languages.steps import Dim
 from swarm.solution import Manifest, load_manifest
 
-DEFINITION = {
+DEFINITION: dict[str, Any] = {
     "name": "rows",
     "axes": {
         "n": {"type": "var"},
@@ -65,8 +66,8 @@ class Card:
         return self.num_sms * self.blocks
 
 
-def definition() -> Definition:
-    return parse_definition(json.dumps(DEFINITION).encode(), "definition.json")
+def definition(**changes: object) -> Definition:
+    return parse_definition(json.dumps({**DEFINITION, **changes}).encode(), "definition.json")
 
 
 def manifest(text: str) -> Manifest:
