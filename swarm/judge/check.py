@@ -6,6 +6,7 @@ Compares values only; guard bands, poison and inputs are looked at by `sitting`,
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -35,13 +36,29 @@ class Match:
 
 
 @dataclass(slots=True)
-class _Tally:
+class Stats:
+    """What comparing one output element by element found; places are flat indices, -1 where there is none."""
+
+    count: int
+    """Logical elements."""
     bad: int = 0
+    """Elements out of tolerance."""
     max_abs: float = 0.0
     max_rel: float = 0.0
     worst: int = -1
+    """Where the largest error is."""
     got_any: bool = False
+    """Whether anything but zero is there."""
     expected_any: bool = False
+    strange: int = -1
+    """Where the first NaN is, or else the first other value that is not finite and should not be there."""
+    poisoned: int = 0
+    """Elements that still hold what the judge had put there; looked for where something is strange."""
+    first_poisoned: int = -1
+
+
+Values = Callable[[int], tuple[int | float, int | float]]
+"""Returns what was got and what was expected at a flat index."""
 
 
 def compare(
@@ -57,19 +74,60 @@ def compare(
 
     Non-finite values fail even where both agree, except that -inf matches -inf if the limits allow it.
     """
-    count = got.numel()
+    logical = 2 if dtype.is_packed else 1
+    stats = Stats(got.numel() * logical)
+
+    def values(index: int) -> tuple[int | float, int | float]:
+        element, part = divmod(index, logical)
+        return (
+            elements.comparable(got[element : element + 1], dtype)[part].item(),
+            expected[index].item(),
+        )
+
+    for begin in range(0, got.numel(), CHUNK):
+        x = elements.comparable(got[begin : begin + CHUNK], dtype)
+        first = begin * logical
+        y = expected[first : first + x.numel()]
+        agreed = _non_finite(stats, x, y, first, limits)
+        if stats.strange >= 0:
+            _count_poison(stats, got, poison)
+            break
+        _add(stats, x, y, agreed, first, limits)
+    return judge(name, stats, dims, limits, values)
+
+
+def judge(name: str, stats: Stats, dims: tuple[int, ...], limits: Limits, values: Values) -> Match:
+    """Apply the rules to what was found, wherever it was counted."""
+    count = stats.count
     if count == 0:
         return Match("", 0.0, 0.0, 1.0)
-    tally = _Tally()
-    logical = 2 if dtype.is_packed else 1
-    for begin in range(0, count, CHUNK):
-        x = elements.comparable(got[begin : begin + CHUNK], dtype)
-        y = expected[begin * logical : begin * logical + x.numel()]
-        strange = _non_finite(name, x, y, dims, begin, limits)
-        if isinstance(strange, Match):
-            return _unwritten(name, got, dims, poison) or strange
-        _add(tally, x, y, strange, begin, limits)
-    return _judge(name, tally, got, expected, dtype, dims, limits)
+    if stats.strange >= 0:
+        return _strange(name, stats, dims, values)
+    ratio = 1 - stats.bad / count
+    reason = ""
+    if stats.expected_any and not stats.got_any:
+        reason = f"output {name}: all {count} elements are zero"
+    elif ratio < limits.required_matched_ratio or (
+        limits.max_error_cap is not None and stats.max_abs > limits.max_error_cap
+    ):
+        got, wanted = values(stats.worst)
+        reason = (
+            f"output {name}: {100 * ratio:.4g} % of {count} elements match "
+            f"(atol {limits.atol:g}, rtol {limits.rtol:g}; {100 * limits.required_matched_ratio:g} % must); "
+            f"the worst is at {_at(stats.worst, dims)}: expected {wanted:.6g}, got {got:.6g}"
+        )
+    return Match(reason, stats.max_abs, stats.max_rel, ratio)
+
+
+def _strange(name: str, stats: Stats, dims: tuple[int, ...], values: Values) -> Match:
+    """Fail for what is not finite, or for the poison if that is what it is."""
+    if stats.poisoned:
+        first = _at(stats.first_poisoned, dims)
+        told = f"{stats.poisoned} of {stats.count} elements were never written, the first at {first}"
+        return Match(f"output {name}: {told}", math.inf, math.inf, 1 - stats.poisoned / stats.count)
+    got, wanted = values(stats.strange)
+    told = f"{got:.6g} at {_at(stats.strange, dims)} where {wanted:.6g} is expected"
+    return Match(f"output {name}: {told}", math.inf, math.inf, 0.0)
 
 
 def invalid_reference(name: str, expected: torch.Tensor, limits: Limits) -> str:
@@ -82,13 +140,18 @@ def invalid_reference(name: str, expected: torch.Tensor, limits: Limits) -> str:
         return ""
     if limits.allow_negative_inf and high == low == -math.inf:
         return ""
-    return f"the reference returned {high if not math.isfinite(high) else low} in output {name}"
+    return no_answer(name, high if not math.isfinite(high) else low)
+
+
+def no_answer(name: str, value: float) -> str:
+    """Say that what a reference returned is not finite."""
+    return f"the reference returned {value} in output {name}"
 
 
 def _non_finite(
-    name: str, x: torch.Tensor, y: torch.Tensor, dims: tuple[int, ...], begin: int, limits: Limits
-) -> torch.Tensor | Match | None:
-    """Return where both are -inf and that is allowed, None if all is finite, or the failure."""
+    stats: Stats, x: torch.Tensor, y: torch.Tensor, first: int, limits: Limits
+) -> torch.Tensor | None:
+    """Return where both are -inf and that is allowed, None if all is finite; note what is strange."""
     if not x.is_floating_point():
         return None
     # A sum is finite only if all its terms are; that is one pass instead of two over most chunks.
@@ -100,30 +163,23 @@ def _non_finite(
         else torch.zeros_like(x, dtype=torch.bool)
     )
     wrong = (~torch.isfinite(x) | ~torch.isfinite(y)) & ~agreed
-    if not bool(wrong.any()):
-        return agreed
-    nan = wrong & torch.isnan(x)
-    index = int(torch.nonzero(nan if bool(nan.any()) else wrong)[0])
-    got, wanted, where = _number(x[index]), _number(y[index]), _at(begin + index, dims)
-    reason = f"output {name}: {got} at {where} where {wanted} is expected"
-    return Match(reason, math.inf, math.inf, 0.0)
+    if bool(wrong.any()):
+        nan = wrong & torch.isnan(x)
+        stats.strange = first + int(torch.nonzero(nan if bool(nan.any()) else wrong)[0])
+    return agreed
 
 
-def _unwritten(name: str, got: torch.Tensor, dims: tuple[int, ...], poison: int | None) -> Match | None:
-    """Say so if the non-finite values are what the judge had put there."""
+def _count_poison(stats: Stats, got: torch.Tensor, poison: int | None) -> None:
+    """See whether the non-finite values are what the judge had put there."""
     if poison is None:
-        return None
+        return
     hit = torch.eq(elements.as_bits(got), poison)
-    count = int(torch.count_nonzero(hit))
-    if not count:
-        return None
-    first = _at(int(hit.to(torch.uint8).argmax()), dims)
-    reason = f"output {name}: {count} of {got.numel()} elements were never written, the first at {first}"
-    return Match(reason, math.inf, math.inf, 1 - count / got.numel())
+    stats.poisoned = int(torch.count_nonzero(hit))
+    stats.first_poisoned = int(hit.to(torch.uint8).argmax()) if stats.poisoned else -1
 
 
 def _add(
-    tally: _Tally, x: torch.Tensor, y: torch.Tensor, agreed: torch.Tensor | None, begin: int, limits: Limits
+    stats: Stats, x: torch.Tensor, y: torch.Tensor, agreed: torch.Tensor | None, first: int, limits: Limits
 ) -> None:
     """Count one chunk. Only plain maxima in the usual case: counting and arg-max cost ten times as much."""
     if agreed is not None:
@@ -132,44 +188,16 @@ def _add(
     size = y.abs().to(precision)
     error = (x - y).abs_().to(precision)
     if float((error - size * limits.rtol).amax()) > limits.atol:
-        tally.bad += int(torch.count_nonzero(error > size * limits.rtol + limits.atol))
+        stats.bad += int(torch.count_nonzero(error > size * limits.rtol + limits.atol))
     top = float(error.amax())
-    if top > tally.max_abs or tally.worst < 0:
-        tally.max_abs, tally.worst = top, begin + int(error.argmax())
-    if not tally.got_any:
-        tally.got_any = bool(x.any())
-    if not tally.expected_any:
-        tally.expected_any = bool(y.any())
-    if top > tally.max_rel * limits.atol:  # else even the smallest divisor gives nothing larger
-        tally.max_rel = max(tally.max_rel, float(error.div_(size.clamp_(min=limits.atol or 1e-30)).amax()))
-
-
-def _judge(
-    name: str,
-    tally: _Tally,
-    got: torch.Tensor,
-    expected: torch.Tensor,
-    dtype: DType,
-    dims: tuple[int, ...],
-    limits: Limits,
-) -> Match:
-    count = expected.numel()
-    ratio = 1 - tally.bad / count
-    reason = ""
-    if tally.expected_any and not tally.got_any:
-        reason = f"output {name}: all {count} elements are zero"
-    elif ratio < limits.required_matched_ratio or (
-        limits.max_error_cap is not None and tally.max_abs > limits.max_error_cap
-    ):
-        worst = tally.worst
-        value = elements.comparable(got, dtype)[worst] if dtype.is_packed else got[worst]
-        reason = (
-            f"output {name}: {100 * ratio:.4g} % of {count} elements match "
-            f"(atol {limits.atol:g}, rtol {limits.rtol:g}; {100 * limits.required_matched_ratio:g} % must); "
-            f"the worst is at {_at(worst, dims)}: "
-            f"expected {_number(expected[worst])}, got {_number(value)}"
-        )
-    return Match(reason, tally.max_abs, tally.max_rel, ratio)
+    if top > stats.max_abs or stats.worst < 0:
+        stats.max_abs, stats.worst = top, first + int(error.argmax())
+    if not stats.got_any:
+        stats.got_any = bool(x.any())
+    if not stats.expected_any:
+        stats.expected_any = bool(y.any())
+    if top > stats.max_rel * limits.atol:  # else even the smallest divisor gives nothing larger
+        stats.max_rel = max(stats.max_rel, float(error.div_(size.clamp_(min=limits.atol or 1e-30)).amax()))
 
 
 def _at(index: int, dims: tuple[int, ...]) -> str:
@@ -179,7 +207,3 @@ def _at(index: int, dims: tuple[int, ...]) -> str:
         index, rest = divmod(index, dim)
         place.append(rest)
     return f"[{', '.join(map(str, reversed(place)))}]"
-
-
-def _number(value: torch.Tensor) -> str:
-    return f"{value.item():.6g}"
