@@ -133,8 +133,9 @@ class NativeCandidate:
         self._entry: Any = None
         if not head["is_empty"]:
             path = _write(files) / next(iter(files))
-            self._entry = getattr(ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL), head["entry"])
-            self._entry.restype = ctypes.c_int
+            library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+            self._entry, self._error = getattr(library, head["entry"]), library.swarm_error
+            self._entry.restype = None
 
     def prepare(self, index: int, arguments: Sequence[int | float], axes: Mapping[str, int]) -> Any:
         scalars = []
@@ -154,8 +155,8 @@ class NativeCandidate:
     def enqueue(self, call: Any) -> None:
         if self._entry is None:
             return
-        error = self._entry(call[0], call[1], None)
-        if error:
+        self._entry(call[0], call[1], None)
+        if error := self._error():
             runtime = importlib.import_module("cuda.bindings.runtime")
             _, name = runtime.cudaGetErrorName(runtime.cudaError_t(error))
             raise CudaError(name.decode(), "", "what it launched")

@@ -48,6 +48,8 @@ LOAD_S = {Host.BARE: 30.0, Host.NATIVE: 30.0, Host.TORCH: 120.0}
 FIRST_CALL_S = {Host.BARE: 0.0, Host.NATIVE: 0.0, Host.TORCH: 120.0}
 """More for the first call of a workload: Python compiles its kernels then."""
 CONTROL_BYTES = 8 << 30
+UNSEEN_FACTOR, UNSEEN_NS = 1.5, 20_000
+"""How much more of a call CUPTI may see than events do, which see one stream."""
 RECENT = 32
 """Calls whose queueing says how long the next ones take to queue."""
 SLOWEST = 0.9
@@ -185,7 +187,9 @@ class CudaRunner:
         if self._failure is not None:
             return self._failure
         if is_first and self._side is not None:
-            choice.observe(self._side, min(c.ns for c in claims), max(c.blocks for c in claims))
+            choice.observe(
+                self._side, max(c.other_ns for c in claims) or min(c.ns for c in claims), claims[0].blocks
+            )
         if not is_first:
             self._enqueue_ns.extend(c.enqueue_ns for c in claims)
             self.late += sum(c.is_late for c in claims)
@@ -243,6 +247,15 @@ class CudaRunner:
             return Failure(
                 Status.REWARD_HACK, f"the runner claims {told} ns within {self.wall_ns} ns", self.log
             )
+        if is_first and self._kind is not Kind.PLAN:
+            traced_ns, on_stream_ns = max(c.other_ns for c in claims), max(c.ns for c in claims)
+            if traced_ns > UNSEEN_FACTOR * on_stream_ns + UNSEEN_NS:
+                return Failure(
+                    Status.REWARD_HACK,
+                    f"a call takes {traced_ns / 1e3:.1f} us on the GPU, but only {on_stream_ns / 1e3:.1f} us "
+                    "on the stream that it was given: nobody waits for the rest",
+                    self.log,
+                )
         for claim in claims if self._last_clock is Clock.CUPTI else ():
             told_now = (claim.activities, claim.signature)
             before = self._seen.setdefault(key, told_now)

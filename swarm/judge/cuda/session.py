@@ -26,7 +26,7 @@ from swarm.judge.cuda.clocks import spin_ns
 from swarm.judge.cuda.driver import CudaError, Event, call
 from swarm.judge.cuda.gpu import Gpu, is_over
 from swarm.judge.cuda.memory import MappedArena
-from swarm.judge.cuda.spans import spans
+from swarm.judge.cuda.spans import Span, spans
 from swarm.judge.cuda.wire import Claim, Layout, Request
 
 CACHES = {
@@ -144,17 +144,19 @@ class Session:
         gpu.activities.switch(is_cupti)
         queued = [self._queue(call, index, wait_ns) for index, call in enumerate(calls)]
         gpu.context.synchronize()
-        return wire.pack_claims(request.nonce, self._claims(calls, queued, traced, is_cupti))
+        return wire.pack_claims(request.nonce, self._claims(queued, traced, is_cupti))
 
-    def _warm_up(self, call: Any) -> tuple[Claim, int]:
-        """Make one call twice: so that all is loaded and compiled, and to see what it takes to queue it."""
+    def _warm_up(self, call: Any) -> tuple[Span, int]:
+        """Load and compile all of a call, then see what it takes to queue it, and what it does."""
         self._queue(call, 0, 0)
         self._gpu.context.synchronize()
-        self._gpu.activities.switch(True)
-        enqueue_ns, is_late = self._queue(call, 0, 0)
+        enqueue_ns, _ = self._queue(call, 0, 0)
         self._gpu.context.synchronize()
-        [claim] = self._claims([call], [(enqueue_ns, is_late)], None, True)
-        return claim, enqueue_ns
+        self._gpu.activities.switch(True)
+        self._queue(call, 0, spin_ns(enqueue_ns))
+        self._gpu.context.synchronize()
+        [traced] = spans(self._gpu.activities.take(), 1)
+        return traced, enqueue_ns
 
     def _queue(self, call: Any, index: int, wait_ns: int) -> tuple[int, bool]:
         """Queue one slot; return what that took, and whether the GPU had to wait for it."""
@@ -176,21 +178,19 @@ class Session:
         candidate.finish(call)
         return enqueue_ns, is_late
 
-    def _claims(
-        self, calls: list[Any], queued: list[tuple[int, bool]], traced: Claim | None, is_cupti: bool
-    ) -> list[Claim]:
-        seen = spans(self._gpu.activities.take(), len(calls)) if is_cupti else None
+    def _claims(self, queued: list[tuple[int, bool]], traced: Span | None, is_cupti: bool) -> list[Claim]:
+        """Read the clocks; `traced` is what CUPTI saw of the workload's first call before it was timed."""
+        seen = spans(self._gpu.activities.take(), len(queued)) if is_cupti else [traced] * len(queued)
         claims = []
-        for index, (enqueue_ns, is_late) in enumerate(queued):
-            start, stop = self._events[index]
+        for (start, stop), (enqueue_ns, is_late), span in zip(self._events, queued, seen, strict=False):
             ns = max(1, round(stop.us_since(start) * 1e3))
-            activities, signature = (-1, 0) if traced is None else (traced.activities, traced.signature)
-            blocks = 0 if traced is None else traced.blocks
-            if seen is not None:
-                span = seen[index]
-                ns, activities, signature = span.ns or ns, span.activities, span.signature
-                blocks = span.blocks
-            claims.append(Claim(ns, enqueue_ns, activities, signature, blocks, is_late))
+            if span is None:
+                claims.append(Claim(ns, 0, enqueue_ns, -1, 0, 0, is_late))
+                continue
+            clocks_ns = (span.ns or ns, ns) if is_cupti else (ns, span.ns)
+            claims.append(
+                Claim(*clocks_ns, enqueue_ns, span.activities, span.signature, span.blocks, is_late)
+            )
         return claims
 
 

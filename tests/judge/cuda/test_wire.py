@@ -23,7 +23,7 @@ from swarm.judge.runner import Slot
 from swarm.problem import Problem, problem_from_files
 
 NONCE = bytes(range(NONCE_BYTES))
-CLAIMS = [Claim(1234, 56_000, 3, 2**63 - 1, 132, False), Claim(1, 0, -1, 0, 0, True)]
+CLAIMS = [Claim(1234, 4321, 56_000, 3, 2**63 - 1, 132, False), Claim(1, 0, 0, -1, 0, 0, True)]
 
 
 def problem() -> Problem:
