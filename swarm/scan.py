@@ -19,6 +19,8 @@ from swarm.schema import read_python, shown, suggest
 
 PROBLEM_HEADER = "problem.h"
 """The header that the compiler gets for each problem; a tree cannot bring its own."""
+PARAMS_MODULE = "params"
+"""The module that Python sources take their [params] from; likewise made for them."""
 CPP_LEXEME = re.compile(
     r"""(?P<keep>R"([^()\\\s]{0,16})\((?:.|\n)*?(?:\)\2"|\Z)
       | "(?:\\(?:.|\n)|[^"\\\n])*+(?:"|\\?\Z|(?=\n)) | '(?:\\.|[^'\\\n]){1,32}')
@@ -108,7 +110,9 @@ def _is_listed(name: str, imports: Collection[str]) -> bool:
 def _is_own(name: str, source: str, sources: Collection[str]) -> bool:
     """Whether an import names a file of the tree itself (or the problem's header)."""
     if source.endswith(".py"):
-        return any(item.split("/")[0].removesuffix(".py") == name for item in sources)
+        return name == PARAMS_MODULE or any(
+            item.split("/")[0].removesuffix(".py") == name for item in sources
+        )
     folder = source.rpartition("/")[0]
     beside = f"{folder}/{name}" if folder else name
     return name == PROBLEM_HEADER or name in sources or beside in sources

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 
 from swarm.errors import BadInput
 from swarm.protocol import Output
-from swarm.scan import PROBLEM_HEADER
+from swarm.scan import PARAMS_MODULE, PROBLEM_HEADER
 from swarm.schema import decode, shown
 
 MAX_PATH_CHARS = 120
+GENERATED = (PROBLEM_HEADER, f"{PARAMS_MODULE}.py")
 TAKEN_MODULES = sys.stdlib_module_names | {
     "torch", "triton", "numpy", "swarm", "cuda", "cutlass", "cupti", "pynvml", "nvidia", "elftools",
 }  # fmt: skip
@@ -35,10 +36,8 @@ def _check_paths(files: Mapping[str, bytes], where: str) -> None:
                 where=where,
                 remedy=f"use letters, digits, _ - . and no leading '.', at most {MAX_PATH_CHARS} characters",
             )
-        if parts[-1] == PROBLEM_HEADER:
-            raise BadInput(
-                f"{PROBLEM_HEADER} is ours", where=where + path, remedy="delete it; it is generated"
-            )
+        if parts[-1] in GENERATED:
+            raise BadInput(f"{parts[-1]} is ours", where=where + path, remedy="delete it; it is generated")
         if path.lower() in folded:
             raise BadInput(
                 f"differs from {folded[path.lower()]!r} only in case", where=where + path, remedy="rename one"

@@ -37,6 +37,11 @@ def test_both_languages_have_valid_solutions() -> None:
     validate_tree(torch_files(), PROTOCOL)
 
 
+def test_python_sources_take_their_parameters_from_a_module_that_is_made_for_them() -> None:
+    manifest = TORCH + "[params]\nBLOCK = 64\n"
+    validate_tree(torch_files("from params import BLOCK\n" + TORCH_KERNEL, manifest), PROTOCOL)
+
+
 def test_a_header_of_the_tree_may_be_included_from_beside_it() -> None:
     validate_tree(
         solution_files(
@@ -167,6 +172,10 @@ BROKEN_TREES = {
     "our header": (
         solution_files(**{"problem.h": ""}),
         "solution/problem.h: problem.h is ours; delete it; it is generated",
+    ),
+    "our module": (
+        {**torch_files(), "params.py": b""},
+        "solution/params.py: params.py is ours; delete it; it is generated",
     ),
     "names that differ in case": (
         solution_files(**{"Kernel.cpp": ""}),

@@ -54,10 +54,10 @@ class Launcher:
         context: Context,
         stream: Stream,
         plan: Plan,
-        cubins: Sequence[bytes],
+        cubins: Mapping[int, bytes] | Sequence[bytes],
         kernels: Sequence[Mapping[str, Any]],
     ) -> None:
-        """`cubins[k]` is build variant k; `kernels` is what their files say of them."""
+        """`cubins[k]` is build variant k, if that has kernels; `kernels` is what their files say of them."""
         self.num_sms = context.facts.num_sms
         self.smem_per_block_max = context.facts.smem_per_block_max
         self.l2_bytes = context.facts.l2_bytes
@@ -66,7 +66,7 @@ class Launcher:
         self._plan = plan
         self._known: dict[object, Calls] = {}
         self._occupancies: dict[object, int] = {}
-        modules = {n: context.load(cubin) for n, cubin in enumerate(cubins) if plan.kernels(n)}
+        modules = {n: context.load(cubins[n]) for n in range(len(plan.variants)) if plan.kernels(n)}
         self._kernels = {
             (info["variant"], info["name"]): _Kernel(
                 modules[info["variant"]].function(info["symbol"]),
