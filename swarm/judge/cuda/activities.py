@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import sys
+from pathlib import Path
 from typing import Any
 
 from swarm.judge.cuda.spans import MEMCPY, MEMSET, Record
 
 BUFFER_BYTES = 1 << 20
+LIBRARY = "nvidia/cu13/lib/libcupti.so.13"
+"""Where a package has it; the bindings look there only in an interpreter that knows its site folders."""
 FORCED = 1
 """CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: also records in buffers that are not full."""
 
@@ -16,6 +21,7 @@ class Activities:
     """Kernels, copies and fills of this process. One per process: CUPTI has one pair of callbacks."""
 
     def __init__(self) -> None:
+        _load_library()
         self._cupti: Any = importlib.import_module("cupti.cupti")
         kinds = self._cupti.ActivityKind
         self._kinds = (kinds.CONCURRENT_KERNEL, kinds.MEMCPY, kinds.MEMSET)
@@ -53,3 +59,9 @@ class Activities:
                     blocks,
                 )
             )
+
+
+def _load_library() -> None:
+    found = next((path for entry in sys.path if (path := Path(entry) / LIBRARY).is_file()), None)
+    if found is not None:
+        ctypes.CDLL(str(found), mode=ctypes.RTLD_GLOBAL)
