@@ -14,6 +14,7 @@ FLUSH_FACTOR = 2
 """Of the L2's size, written and then read, each in memory of its own."""
 FLUSH_THREADS, FLUSH_BLOCKS_PER_SM = 256, 8
 CALIBRATIONS, CALIBRATION_NS, CALIBRATION_LEAD_NS = 33, 10_000, 100_000
+FLUSHES = 3
 ONE = (1, 1, 1)
 
 
@@ -35,6 +36,9 @@ class Gpu:
         ]
         self._flush_grid = (self.context.facts.num_sms * FLUSH_BLOCKS_PER_SM, 1, 1)
         self.activities = Activities()
+        self.event_offset_ns = self._event_offset_ns()
+        """What events read beyond the time of what lies between them."""
+        self._flush_ns = [self._measured_flush_ns(dirty=False), self._measured_flush_ns(dirty=True)]
 
     def spin(self, ns: int) -> None:
         """Queue a wait."""
@@ -57,8 +61,11 @@ class Gpu:
         if self.context.facts.max_persisting_l2_bytes:
             self.context.reset_persisting_l2()
 
-    def event_offset_ns(self) -> float:
-        """Measure what events read beyond the time of what lies between them."""
+    def flush_ns(self, *, dirty: bool) -> int:
+        """Return what a flush takes at least."""
+        return self._flush_ns[dirty]
+
+    def _event_offset_ns(self) -> float:
         pairs = [(Event(), Event()) for _ in range(CALIBRATIONS)]
         for _ in range(2):  # the first round finds everything cold
             self.activities.switch(True)
@@ -69,6 +76,18 @@ class Gpu:
         by_events = [stop.us_since(start) * 1e3 for start, stop in pairs]
         own = [ns for ns in seen if ns < CALIBRATION_LEAD_NS // 2]
         return statistics.median(by_events) - statistics.median(own)
+
+    def _measured_flush_ns(self, *, dirty: bool) -> int:
+        start, stop = Event(), Event()
+        found = []
+        for _ in range(FLUSHES):
+            self.spin(CALIBRATION_LEAD_NS)
+            start.record(self.stream)
+            self.flush(dirty=dirty)
+            stop.record(self.stream)
+            self.context.synchronize()
+            found.append(stop.us_since(start) * 1e3)
+        return round(min(found))
 
     def _calibrate(self, pairs: list[tuple[Event, Event]]) -> None:
         for start, stop in pairs:

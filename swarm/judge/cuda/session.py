@@ -20,10 +20,10 @@ from typing import Any
 
 from swarm.errors import BadInput, SwarmError
 from swarm.judge import wire as framing
-from swarm.judge.cuda import candidates, wire
+from swarm.judge.cuda import candidates, driver, wire
 from swarm.judge.cuda.candidates import Candidate
 from swarm.judge.cuda.clocks import spin_ns
-from swarm.judge.cuda.driver import CudaError, Event, call
+from swarm.judge.cuda.driver import CudaError, Event
 from swarm.judge.cuda.gpu import Gpu, is_over
 from swarm.judge.cuda.memory import MappedArena
 from swarm.judge.cuda.spans import Span, spans
@@ -47,7 +47,7 @@ def serve(spec: SimpleNamespace, control: socket.socket) -> None:
     session: Session | None = None
     try:
         gpu = _start(spec)
-        framing.send(control, wire.IDLE + json.dumps({"offset_ns": gpu.event_offset_ns()}).encode())
+        framing.send(control, wire.IDLE + json.dumps({"offset_ns": gpu.event_offset_ns}).encode())
         while True:
             data, fds = framing.receive(control)
             if session is not None and not data.startswith(wire.CALL):
@@ -78,7 +78,7 @@ def reason_of(error: BaseException) -> str:
         return str(error)
     words = next((line for line in str(error).splitlines() if line.strip()), "")
     try:
-        call("cuCtxSynchronize")
+        driver.call("cuCtxSynchronize")
     except CudaError as found:
         return f"{found}; {type(error).__name__}: {words}"
     except SwarmError:  # there is no driver to ask
@@ -107,6 +107,7 @@ class Session:
         self._gpu = gpu
         self._head = head
         self._is_dirty = head["dirty"]
+        self._flush_ns = gpu.flush_ns(dirty=self._is_dirty)
         self._is_ours = head["kind"] == "plan"
         self._events: list[tuple[Event, Event]] = []
         _limit_memory(head["memory_bytes"])
@@ -136,15 +137,30 @@ class Session:
             candidate.prepare(index, *self.layout.unpack(words)) for index, words in enumerate(request.slots)
         ]
         gpu.reset_persisting_l2()
-        traced, wait_ns = None, request.spin_ns
+        traced, lead_ns = None, request.spin_ns
         if request.is_first:
             traced, enqueue_ns = self._warm_up(calls[0])
-            wait_ns = max(wait_ns, spin_ns(enqueue_ns))
+            lead_ns = max(lead_ns, spin_ns(enqueue_ns))
         is_cupti = request.clock is wire.Clock.CUPTI
         gpu.activities.switch(is_cupti)
-        queued = [self._queue(call, index, wait_ns) for index, call in enumerate(calls)]
+        queued = []
+        free_ns = 0
+        for index, call in enumerate(calls):
+            now_ns = time.perf_counter_ns()
+            free_ns = max(free_ns, now_ns)
+            wait_ns = self._wait_ns(lead_ns, free_ns - now_ns)
+            queued.append(self._queue(call, index, wait_ns))
+            free_ns += wait_ns + self._flush_ns
         gpu.context.synchronize()
         return wire.pack_claims(request.nonce, self._claims(queued, traced, is_cupti))
+
+    def _wait_ns(self, lead_ns: int, busy_ns: int) -> int:
+        """Return how long the GPU has to wait so that a call begins `lead_ns` from now at the earliest.
+
+        It is busy with earlier slots for `busy_ns`. Where the judge's clock bounds the claims, every slot
+        waits as long as the judge said, for it must know how long that was.
+        """
+        return max(0, lead_ns - busy_ns - self._flush_ns) if self._is_ours else lead_ns
 
     def _warm_up(self, call: Any) -> tuple[Span, int]:
         """Load and compile all of a call, then see what it takes to queue it, and what it does."""

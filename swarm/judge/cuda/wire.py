@@ -102,7 +102,7 @@ class Request:
     nonce: bytes
     clock: Clock
     spin_ns: int
-    """How long the GPU waits before each call, so that all of the call is queued by then."""
+    """How long the GPU has to be kept from each call, so that all of the call is queued by then."""
     is_first: bool
     """Of this workload: the first call is made some times before it is timed, so that all of it is loaded."""
     slots: tuple[bytes, ...]
