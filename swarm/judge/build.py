@@ -11,8 +11,12 @@ from swarm.device import Device
 from swarm.errors import BadInput
 from swarm.job import Job
 from swarm.languages.cpp import Cpp
+from swarm.languages.cuda import Cuda
+from swarm.languages.cuda_cpp import CudaCpp
+from swarm.languages.cute_dsl import CuteDsl
 from swarm.languages.protocol import Artifact, CompileLimits, Failure, Language
 from swarm.languages.pytorch import Pytorch
+from swarm.languages.triton import Triton
 from swarm.problem import Problem, problem_from_files
 from swarm.protocol import Protocol, read_protocol
 from swarm.sandbox import GIB
@@ -20,6 +24,16 @@ from swarm.solution import Manifest, load_manifest, validate_tree
 from swarm.verdict import Status
 
 COORDINATION = "COORDINATION.md"
+CPU, GPU = "cpu", "cuda"
+RUNS_ON = {
+    solution.Language.CPP: (CPU,),
+    solution.Language.PYTORCH: (CPU, GPU),
+    solution.Language.CUDA: (GPU,),
+    solution.Language.CUDA_CPP: (GPU,),
+    solution.Language.TRITON: (GPU,),
+    solution.Language.CUTE_DSL: (GPU,),
+}
+"""The kinds of device that a language is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +67,11 @@ def build(files: Mapping[str, bytes], rules: Frozen, device: Device, cache: Path
         manifest = load_manifest(files)
     except BadInput as error:
         return Failure(Status.INVALID_SOLUTION, str(error))
+    if device.kind not in RUNS_ON[manifest.language]:
+        kinds = " or ".join(RUNS_ON[manifest.language])
+        return Failure(
+            Status.INVALID_SOLUTION, f"language {manifest.language} runs on {kinds}, not on {device.model}"
+        )
     limits = CompileLimits(rules.protocol.rules.compile_timeout_s, int(rules.protocol.rules.memory_gib * GIB))
     made = language(manifest).compile(files, manifest, rules.problem, device, cache, limits)
     return made if isinstance(made, Failure) else Built(manifest, made)
@@ -63,7 +82,13 @@ def language(manifest: Manifest) -> Language:
     match manifest.language:
         case solution.Language.CPP:
             return Cpp()
+        case solution.Language.CUDA:
+            return Cuda()
+        case solution.Language.CUDA_CPP:
+            return CudaCpp()
+        case solution.Language.TRITON:
+            return Triton()
+        case solution.Language.CUTE_DSL:
+            return CuteDsl()
         case solution.Language.PYTORCH:
             return Pytorch()
-        case _:
-            raise BadInput(f"language {manifest.language} has no compiler here", remedy="use another one")

@@ -31,8 +31,19 @@ HEADERS = {
 }
 """What declares an element type; only those that a problem uses are read, for the compiler's time."""
 
+KEYWORDS = frozenset((
+    "alignas", "alignof", "asm", "auto", "bool", "break", "case", "catch", "char", "class", "concept",
+    "const", "constexpr", "continue", "default", "delete", "do", "double", "else", "enum", "explicit",
+    "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long",
+    "mutable", "namespace", "new", "noexcept", "nullptr", "operator", "private", "protected", "public",
+    "register", "requires", "return", "short", "signed", "sizeof", "static", "struct", "switch",
+    "template", "this", "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned",
+    "using", "virtual", "void", "volatile", "while",
+))  # fmt: skip
+"""Names of axes that C++ cannot have; the kernel has to write their sizes."""
+
 ENTRY = "swarm_entry"
-SHIM = "swarm_shim.cu"
+SHIM = "swarm_shim.cpp"
 
 
 def device_header(definition: Definition) -> str:
@@ -85,12 +96,16 @@ def _preamble(definition: Definition, *more: str) -> str:
     used = {spec.dtype for spec in (*definition.inputs.values(), *definition.outputs.values())}
     headers = ["cstdint", *more, *sorted({HEADERS[dtype] for dtype in used if dtype in HEADERS})]
     constants = "".join(
-        f"constexpr int64_t {name} = {value};\n" for name, value in definition.constants.items()
+        f"constexpr int64_t {name} = {value};\n"
+        for name, value in definition.constants.items()
+        if name not in KEYWORDS
     )
     includes = "".join(f"#include <{name}>\n" for name in headers)
     return (
         "// Made from the problem's definition; the same for every solution of it.\n"
-        f"#pragma once\n{includes}\n{constants}\n"
+        f"#pragma once\n{includes}\n"
+        "// Sizes. Where CUDA has the same name, as with `half`, write problem::half.\n"
+        f"namespace problem {{\n{constants}}}\nusing namespace problem;\n\n"
     )
 
 

@@ -99,8 +99,7 @@ def nvcc() -> Nvcc:
         path = root / "bin" / "nvcc"
         version = _nvcc_version(path)
         if version is not None and int(version.partition(".")[0]) >= NEEDED_MAJOR:
-            libraries = tuple(root / name for name in LIB_FOLDERS if (root / name).is_dir())
-            return Nvcc(path, version, root, headers(root), libraries)
+            return Nvcc(path, version, root, headers(root), tuple(library_folders(root)))
     raise Refused(f"no nvcc of CUDA {NEEDED_MAJOR} on this machine", remedy=REMEDY)
 
 
@@ -115,6 +114,11 @@ def headers(beside: Path) -> Headers:
         if all(any((folder / name).is_file() for folder in folders) for name in NEEDED_HEADERS):
             return _described(folders)
     return _described([folder for root in order for folder in _include_folders(root)])
+
+
+def all_headers() -> list[Path]:
+    """Return the header folders of every installation: CUDA's libraries may lie beside another compiler."""
+    return [folder for root in roots() for folder in _include_folders(root)]
 
 
 def missing_headers(found: Headers) -> list[str]:
@@ -150,6 +154,11 @@ def roots() -> list[Path]:
         if root.is_dir():
             kept.setdefault(root.resolve())
     return list(kept)
+
+
+def library_folders(root: Path) -> list[Path]:
+    """Return where an installation keeps its libraries."""
+    return list(dict.fromkeys((root / name).resolve() for name in LIB_FOLDERS if (root / name).is_dir()))
 
 
 def outside_the_system(paths: Sequence[Path]) -> list[Path]:
@@ -201,8 +210,8 @@ def _include_folders(root: Path) -> list[Path]:
 
 
 def _libraries(root: Path, pattern: str) -> Iterator[Path]:
-    for name in LIB_FOLDERS:
-        for path in sorted((root / name).glob(pattern)):
+    for folder in library_folders(root):
+        for path in sorted(folder.glob(pattern)):
             yield path.resolve()
 
 

@@ -24,6 +24,7 @@ from swarm.languages import cubin as cubins
 from swarm.languages import cuda_toolkit, toolchain
 from swarm.languages.nvrtc_headers import HEADERS
 from swarm.languages.protocol import CompileLimits, KernelInfo
+from swarm.languages.ptxas import spills
 
 MAIN = Path(__file__).with_name("nvrtc_main.py")
 FILE_BYTES = 256 << 20
@@ -32,9 +33,6 @@ ALWAYS = ("-default-device", "--ptxas-options=-v")
 STANDARD = "-std=c++17"
 FORMAT = 1
 """Of what is kept; a change makes older entries unknown."""
-SPILLS = re.compile(
-    r"Compiling entry function '([^']+)'.*\n(?:.*\n)??.*?(\d+) bytes spill stores, (\d+) bytes spill loads"
-)
 NAME_ERROR = re.compile(r'__nv_name_map\(\d+\): error: (.*)(?:\n.*)*?Input name expression was: "(.*)"')
 SOURCE_ERROR = re.compile(r"^(.*?)\((\d+)\): (?:catastrophic |fatal )?error: (.*)$", re.MULTILINE)
 PTXAS_ERROR = re.compile(r"^(ptxas .*?(?:error|fatal) *:.*|nvrtc: error.*|error: .*)$", re.MULTILINE)
@@ -168,12 +166,12 @@ def _made(out: Path, number: int, variant: Variant, sources: str) -> Compiled | 
     except (ValueError, KeyError, TypeError, BadInput) as error:  # its text has taken the child over
         return NotCompiled(f"the compiler made nothing that can be read: {error}", log)
     infos = []
-    spills = {symbol: (int(stores), int(loads)) for symbol, stores, loads in SPILLS.findall(log)}
+    told = spills(log)
     for name, symbol in symbols.items():
         entry = entries.get(symbol)
         if entry is None:
             return NotCompiled(f"{name!r} is no kernel: the cubin has no entry {symbol}", log)
-        stores, loads = spills.get(symbol, (0, 0))
+        stores, loads = told.get(symbol, (0, 0))
         infos.append(
             KernelInfo(
                 name, symbol, 0, entry.registers, entry.static_smem_bytes, entry.stack_bytes,
@@ -213,8 +211,13 @@ def _keep(folder: Path, key: str, made: Compiled) -> None:
 
 def _kept(folder: Path, key: str, number: int) -> Compiled:
     told = json.loads((folder / f"{key}.json").read_bytes())
-    infos = tuple(replace(info_from_json(one), variant=number) for one in told["kernels"])
-    return Compiled((folder / f"{key}.cubin").read_bytes(), infos, told["log"])
+    infos = tuple(map(info_from_json, told["kernels"]))
+    return numbered(Compiled((folder / f"{key}.cubin").read_bytes(), infos, told["log"]), number)
+
+
+def numbered(made: Compiled, variant: int) -> Compiled:
+    """Return a result as that of another variant."""
+    return replace(made, kernels=tuple(replace(info, variant=variant) for info in made.kernels))
 
 
 def info_to_json(info: KernelInfo) -> dict[str, object]:

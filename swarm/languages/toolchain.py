@@ -1,4 +1,4 @@
-"""The C++ compiler: which one, what it builds for, and one sandboxed call of it."""
+"""The C++ compiler: which one, what it builds for, and one sandboxed call of it or of another compiler."""
 
 from __future__ import annotations
 
@@ -31,6 +31,17 @@ class Compiler:
     path: Path
     version: str
     """First line of --version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One call of a compiler that makes a shared object; ` -o RESULT` comes after it."""
+
+    argv: tuple[str, ...]
+    identity: str
+    """What else the result depends on, beside these words and the files."""
+    readable: tuple[Path, ...] = ()
+    """What it needs to see beside the system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +92,30 @@ def build(
 
     The result is kept in `cache` by content: sources, options, compiler and processor.
     """
-    kept = cache / "objects" / f"{_key(files, options)}.so"
+    path = compiler().path
+    sources = sorted(name for name in files if name.endswith(".cpp"))
+    command = Command(
+        (str(path), *options, "-I.", *sources),
+        f"{compiler().version} for {machine()}",
+        tuple(_outside_the_system(path)),
+    )
+    return build_with(command, files, cache, timeout_s=timeout_s, memory_bytes=memory_bytes, cores=cores)
+
+
+def build_with(
+    command: Command,
+    files: Mapping[str, bytes],
+    cache: Path,
+    *,
+    timeout_s: float,
+    memory_bytes: int,
+    cores: Sequence[int],
+) -> Built | NotBuilt:
+    """Call a compiler in the sandbox, in a folder with `files`; the result is kept in `cache`."""
+    kept = cache / "objects" / f"{_key(command, files)}.so"
+    said = kept.with_suffix(".log")
     if kept.exists():
-        return Built(kept, "")
+        return Built(kept, said.read_text() if said.exists() else "")
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="swarm-build-") as temp:
         folder = Path(temp)
@@ -94,25 +126,27 @@ def build(
             path.write_bytes(data)
         result = folder / "out" / "result.so"
         result.parent.mkdir()
-        sources = sorted(name for name in files if name.endswith(".cpp"))
         done = sandbox.run(
-            [str(compiler().path), *options, "-I.", *sources, "-o", str(result)],
+            [*command.argv, "-o", str(result)],
             timeout_s=timeout_s,
             limits=sandbox.Limits(
                 memory_bytes=memory_bytes,
                 file_bytes=OBJECT_BYTES,
                 scratch_bytes=2 * OBJECT_BYTES,
+                processes=64,
                 open_files=256,
             ),
             cores=cores,
             cwd=folder,
-            readable=[folder, *_outside_the_system(compiler().path)],
+            readable=[folder, *command.readable],
             writable=[result.parent],
             nice=NICE,
         )
         if done.exit is None or not done.exit.succeeded or not _is_plain_file(result):
             _check_space(folder)
             return NotBuilt(done.exit, done.output)
+        if done.output:
+            create_only(said, done.output.encode())
         create_only(kept, result.read_bytes())
     return Built(kept, done.output)
 
@@ -123,11 +157,10 @@ def cores_beside(device: Device) -> list[int]:
     return sorted(others or device.cores)
 
 
-def _key(files: Mapping[str, bytes], options: Sequence[str]) -> str:
+def _key(command: Command, files: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
-    for part in (str(compiler().path), compiler().version, machine(), *options):
+    for part in (command.identity, *command.argv, files_hash(files)):
         digest.update(part.encode() + b"\0")
-    digest.update(files_hash(files).encode())
     return digest.hexdigest()[:40]
 
 

@@ -1,0 +1,9 @@
+"""Python with CUTLASS's CuTe DSL."""
+
+from __future__ import annotations
+
+from swarm.languages.python_host import PythonHost
+
+
+class CuteDsl(PythonHost):
+    """The language `cute_dsl`."""

@@ -1,0 +1,9 @@
+"""Python with Triton."""
+
+from __future__ import annotations
+
+from swarm.languages.python_host import PythonHost
+
+
+class Triton(PythonHost):
+    """The language `triton`."""
