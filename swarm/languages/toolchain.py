@@ -152,9 +152,9 @@ def build_with(
 
 
 def cores_beside(device: Device) -> list[int]:
-    """Return the cores for compilers; not our own, for the judge that asks is pinned to the device's."""
+    """Return the cores for compilers: this thread's own, or if those are the device's, all that are not."""
     others = set(range(os.cpu_count() or 1)) - set(device.cores)
-    return sorted(others or device.cores)
+    return sorted(others & os.sched_getaffinity(0) or others or device.cores)
 
 
 def _key(command: Command, files: Mapping[str, bytes]) -> str:

@@ -1,133 +1,46 @@
-"""A pool of the devices of this host: one judge process per device, and one thread that compiles ahead.
+"""A pool of devices of this host, all of one model: a judge process each, and threads that compile ahead.
 
 Judges are processes because they are pinned to their device's cores and may die; a job that killed three of
-them is Lost. What is measured, and how, is theirs. Nothing here imports torch.
+them is Lost. One that a device could not do is given to the others first. What is measured, and how, is the
+judges' own. Nothing here imports torch.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import queue
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from swarm import job as jobs
 from swarm.device import Device
+from swarm.errors import BadInput
 from swarm.job import Job, Purpose
 from swarm.judge.build import build, frozen
-from swarm.judge.wire import COMPARISON, READY, VERDICT, Closed, receive, send
+from swarm.pool.judge_process import END_S, JudgeDied, JudgeProcess, NotStarted
 from swarm.pool.protocol import DeviceState, Done, Lost
-from swarm.verdict import comparison_from_json, verdict_from_json
 
-ROOT = Path(__file__).resolve().parents[2]
-START_S, JOB_S = 120.0, 1800.0
 TRIES = 3
 RESTART_S = 1.0
-END_S = 5.0
 AHEAD = 4
-"""Jobs compiled before a judge is free for them."""
+"""Jobs compiled, per judge, before it is free for them."""
+MAX_COMPILERS = 4
+"""More would only make more of a disk's and a memory's work at a time."""
+LOSSES, REST_S = 3, 30.0
+"""A device that could not do so many jobs in a row rests, where others can do its work."""
 
 
-class JudgeDied(Exception):
-    """The process ended or hung; the text says how."""
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A job that is ready to be judged."""
 
-
-class JudgeProcess:
-    """One judge, started when first asked. One thread asks; any may end it."""
-
-    def __init__(self, device: Device, cache: Path, peaks: bytes, log: Path) -> None:
-        self._arguments = (str(cache), json.dumps(asdict(device)), peaks.decode())
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-        self._peer: socket.socket | None = None
-        self._ending = threading.Lock()
-        self._is_over = False
-
-    def start(self) -> None:
-        """Start the process and wait until it can judge."""
-        self._peer, theirs = socket.socketpair()
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        with theirs, self._log.open("ab") as log, self._ending:
-            if self._is_over:
-                raise JudgeDied("the pool is closed")
-            try:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "swarm.judge.main", str(theirs.fileno()), *self._arguments],
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=os.environ | {"PYTHONPATH": _python_path()},
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise JudgeDied(f"the judge cannot be started: {error}") from error
-        if self._receive(START_S) != READY:
-            raise JudgeDied("the judge did not say that it is ready")
-
-    def ask(self, job: Job) -> Done | Lost:
-        if self._process is None:
-            self.start()
-        assert self._peer is not None
-        self._peer.settimeout(JOB_S)
-        try:
-            send(self._peer, jobs.to_bytes(job))
-        except (Closed, TimeoutError):
-            raise JudgeDied(self._epitaph()) from None
-        answer = self._receive(JOB_S)
-        kind, body = answer[:1], answer[1:]
-        if kind == VERDICT:
-            return Done(job, verdict_from_json(body, "the judge's answer"))
-        if kind == COMPARISON:
-            return Done(job, comparison_from_json(body, "the judge's answer"))
-        return Lost(job, body.decode("utf-8", "replace"))
-
-    def stop(self) -> None:
-        """End the process, so that the next job starts another; for the thread that asks."""
-        self._kill()
-        if self._peer is not None:
-            self._peer.close()
-            self._peer = None
-        self._process = None
-
-    def end(self) -> None:
-        """End the process for ever; whoever waits for its answer then finds it dead."""
-        with self._ending:
-            self._is_over = True
-        self._kill()
-
-    def _kill(self) -> None:
-        """Kill the judge; its runners and references die with it, as they hang on its pipes."""
-        process = self._process
-        if process is not None:
-            process.kill()
-            with suppress(subprocess.TimeoutExpired):  # it waits for a disk; it will not come back
-                process.wait(END_S)
-
-    def _receive(self, timeout_s: float) -> bytes:
-        assert self._peer is not None
-        self._peer.settimeout(timeout_s)
-        try:
-            return receive(self._peer)[0]
-        except Closed:
-            raise JudgeDied(self._epitaph()) from None
-        except TimeoutError:
-            raise JudgeDied(f"the judge said nothing for {timeout_s:g} s") from None
-
-    def _epitaph(self) -> str:
-        assert self._process is not None
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_S)
-        return f"the judge ended with code {self._process.returncode}; see {self._log}"
+    job: Job
+    tried: set[int] = field(default_factory=set)
+    """The judges that could not do it."""
 
 
 class LocalPool:
@@ -137,12 +50,14 @@ class LocalPool:
         self, devices: Sequence[Device], cache: Path, peaks: Mapping[str, bytes], logs: Path
     ) -> None:
         """`peaks` by device model, as `judge.peaks` writes them; `logs` is the folder of the judges' logs."""
+        _check_alike(devices)
         self._cache = cache
         self._changed = threading.Condition()
         """Guards the queues and the states."""
         self._uncompiled: deque[Job] = deque()
-        self._comparisons: deque[Job] = deque()
-        self._verdicts: deque[Job] = deque()
+        self._compiling = 0
+        self._comparisons: deque[_Waiting] = deque()
+        self._verdicts: deque[_Waiting] = deque()
         self._finished: queue.SimpleQueue[Done | Lost] = queue.SimpleQueue()
         self._count = 0
         self._is_closing = False
@@ -151,7 +66,12 @@ class LocalPool:
             JudgeProcess(device, cache, peaks[device.model], logs / f"judge-{device.uuid}.log")
             for device in devices
         ]
-        self._threads = [threading.Thread(target=self._compile_ahead, args=(devices[0],), daemon=True)]
+        self._spare = spare_cores(devices)
+        self._threads = [
+            # One model is one target: what is compiled for the first device runs on all of them.
+            threading.Thread(target=self._compile_ahead, args=(devices[0],), daemon=True)
+            for _ in range(compilers(devices))
+        ]
         self._threads += [
             threading.Thread(target=self._serve, args=(index,), daemon=True) for index in range(len(devices))
         ]
@@ -160,8 +80,10 @@ class LocalPool:
 
     def submit(self, job: Job) -> None:
         with self._changed:
-            # The trees of a comparison have verdicts, so they are compiled already.
-            (self._comparisons if job.purpose is Purpose.COMPARISON else self._uncompiled).append(job)
+            if job.purpose is Purpose.COMPARISON:  # its trees have verdicts, so they are compiled already
+                self._comparisons.append(_Waiting(job))
+            else:
+                self._uncompiled.append(job)
             self._count += 1
             self._changed.notify_all()
 
@@ -194,20 +116,24 @@ class LocalPool:
 
     def _compile_ahead(self, device: Device) -> None:
         """Put what a verdict needs into the cache; whether it failed is for the judge to find and record."""
+        with suppress(OSError):  # a machine that does not let us has no cores to spare
+            os.sched_setaffinity(0, self._spare or os.sched_getaffinity(0))  # of this thread and its children
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closing or (self._uncompiled and self._has_room()))
                 if self._is_closing:
                     return
-                job = self._uncompiled[0]
+                job = self._uncompiled.popleft()
+                self._compiling += 1
             with suppress(Exception):  # the judge meets it again and says so; this thread must go on
                 build(job.candidate.files, frozen(job), device, self._cache)
             with self._changed:
-                self._verdicts.append(self._uncompiled.popleft())
+                self._compiling -= 1
+                self._verdicts.append(_Waiting(job))
                 self._changed.notify_all()
 
     def _has_room(self) -> bool:
-        return len(self._verdicts) < AHEAD * len(self._judges)
+        return len(self._verdicts) + self._compiling < AHEAD * len(self._judges)
 
     def _serve(self, index: int) -> None:
         judge = self._judges[index]
@@ -215,38 +141,94 @@ class LocalPool:
             judge.start()
         except JudgeDied:  # the first job starts it again, and will say why
             judge.stop()
+        losses = 0
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._is_closing or self._comparisons or self._verdicts)
-                if self._is_closing:
+                self._changed.wait_for(lambda: self._is_closing or self._queue_for(index) is not None)
+                waiting = self._take(index)
+                if waiting is None:
                     break
-                job = (self._comparisons or self._verdicts).popleft()
-                self._states[index] = replace(self._states[index], job_id=job.id)
+                self._states[index] = replace(self._states[index], job_id=waiting.job.id)
                 self._changed.notify_all()
             begun = time.monotonic()
-            result = self._ask(judge, job)
+            result, is_devices_fault = self._ask(judge, waiting.job)
+            losses = losses + 1 if is_devices_fault else 0
             with self._changed:
                 state = self._states[index]
                 busy_s = state.busy_s + time.monotonic() - begun
-                self._states[index] = replace(state, job_id=None, done=state.done + 1, busy_s=busy_s)
-            self._finished.put(result)
+                is_handed_on = is_devices_fault and self._hand_on(waiting, index)
+                done = state.done + (not is_handed_on)
+                self._states[index] = replace(state, job_id=None, done=done, busy_s=busy_s)
+                if not is_handed_on:
+                    self._finished.put(result)
+                if losses >= LOSSES and len(self._judges) > 1:
+                    self._changed.wait_for(lambda: self._is_closing, REST_S)
         judge.stop()
 
-    def _ask(self, judge: JudgeProcess, job: Job) -> Done | Lost:
-        """Have one job judged, by up to TRIES judges if they die of it."""
-        reason = ""
+    def _queue_for(self, index: int) -> deque[_Waiting] | None:
+        """Return the first queue with a job that this judge has not failed at."""
+        for waiting in (self._comparisons, self._verdicts):
+            if any(index not in one.tried for one in waiting):
+                return waiting
+        return None
+
+    def _take(self, index: int) -> _Waiting | None:
+        """Return the next job for a judge; None if the pool is closing."""
+        source = self._queue_for(index)
+        if self._is_closing or source is None:
+            return None
+        waiting = next(one for one in source if index not in one.tried)
+        source.remove(waiting)
+        return waiting
+
+    def _hand_on(self, waiting: _Waiting, index: int) -> bool:
+        """Leave a job to the other devices; False if all have tried it."""
+        waiting.tried.add(index)
+        if self._is_closing or len(waiting.tried) == len(self._judges):
+            return False
+        is_comparison = waiting.job.purpose is Purpose.COMPARISON
+        (self._comparisons if is_comparison else self._verdicts).appendleft(waiting)
+        self._changed.notify_all()
+        return True
+
+    def _ask(self, judge: JudgeProcess, job: Job) -> tuple[Done | Lost, bool]:
+        """Have one job judged, by up to TRIES judges if they die of it; say whether another device may do."""
+        reason, is_devices_fault = "", False
         for attempt in range(TRIES):
             try:
-                return judge.ask(job)
+                result = judge.ask(job)
+                return result, isinstance(result, Lost)
             except JudgeDied as error:
                 judge.stop()
-                reason = str(error)
+                reason, is_devices_fault = str(error), isinstance(error, NotStarted)
             with self._changed:
                 if self._changed.wait_for(lambda: self._is_closing, RESTART_S * attempt):
                     break
-        return Lost(job, reason)
+        return Lost(job, reason), is_devices_fault
 
 
-def _python_path() -> str:
-    """Let a child find this very package, installed or not."""
-    return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+def spare_cores(devices: Sequence[Device]) -> frozenset[int]:
+    """Return the cores that no device of the pool measures on."""
+    return frozenset(range(os.cpu_count() or 1)) - {core for device in devices for core in device.cores}
+
+
+def compilers(devices: Sequence[Device]) -> int:
+    """Return how many threads compile: one per spare core, within reason."""
+    return max(1, min(MAX_COMPILERS, len(spare_cores(devices))))
+
+
+def _check_alike(devices: Sequence[Device]) -> None:
+    """Raise BadInput unless the devices' times may be compared and their kernels be exchanged."""
+    kinds = {(device.model, device.kind, device.arch): device for device in devices}
+    if not kinds:
+        raise BadInput("a pool needs a device", remedy="type: swarm doctor")
+    if len(kinds) > 1:
+        named = " and ".join(sorted(f"{device.model} ({device.uuid})" for device in kinds.values()))
+        raise BadInput(
+            f"times on {named} cannot be compared, so they cannot share a queue",
+            remedy="choose devices of one model with --device, and run the others under a name of their own",
+        )
+    uuids = [device.uuid for device in devices]
+    twice = next((uuid for uuid in uuids if uuids.count(uuid) > 1), None)
+    if twice is not None:
+        raise BadInput(f"device {twice} is named twice", remedy="name each once with --device")
