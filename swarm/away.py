@@ -7,7 +7,7 @@ records are all that is kept, so a sitting that was killed goes on where it was.
 
 from __future__ import annotations
 
-import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -24,12 +24,12 @@ from swarm.pool.protocol import Done, Lost, Pool
 from swarm.protocol import read_protocol
 from swarm.verdict import JUDGE_VERSION, Comparison, Verdict, verdict_key
 
-log = logging.getLogger(__name__)
-
 COORDINATION = "COORDINATION.md"
 POLL_S = 0.5
-TRIES = 3
+TRIES = 4
 """Times that a job which the pool loses is given to it; then it stays pending, for the next sitting."""
+RETRY_S, RETRY_FACTOR = 2.0, 8
+"""Before the second try, and how much longer before each one after it: a busy device may be free by then."""
 
 Tell = Callable[[Done | Lost], None]
 
@@ -104,12 +104,16 @@ class Sitting:
     pool: Pool
     device_model: str
     tell: Tell
+    retry_s: float = RETRY_S
+    clock: Callable[[], float] = time.monotonic
     expected: int = 0
     """Jobs known so far, those on file included."""
     finished: int = 0
     """... of which are on file."""
-    _open: dict[str, Counter[Purpose]] = field(default_factory=dict)
-    """Problem -> jobs in flight."""
+    _open: Counter[str] = field(default_factory=Counter)
+    """Problem -> jobs in flight or to be tried again."""
+    _later: list[tuple[float, Job]] = field(default_factory=list)
+    """Jobs to be given to the pool again, and when."""
     _lost: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Job -> how often it was lost, and why the last time."""
     _gaps: dict[str, str] = field(default_factory=dict)
@@ -119,7 +123,6 @@ class Sitting:
     def run(self) -> None:
         """Judge and compare until nothing is left that can be done here."""
         self._parts = {part.facts.name: part for part in self.bundle.parts}
-        self._open = {name: Counter() for name in self._parts}
         for part in self.bundle.parts:
             for job in self._given(part):
                 self.expected += 1
@@ -129,7 +132,8 @@ class Sitting:
                     self._submit(job)
         for part in self.bundle.parts:
             self._advance(part)
-        while self.pool.queued():
+        while self.pool.queued() or self._later:
+            self._try_again()
             for outcome in self.pool.poll(POLL_S):
                 self._take(outcome)
 
@@ -170,29 +174,42 @@ class Sitting:
         return self.ledger.comparison(job.problem, job.id) is not None
 
     def _submit(self, job: Job) -> None:
-        self._open[job.problem][job.purpose] += 1
+        self._open[job.problem] += 1
         self.pool.submit(job)
+
+    def _try_again(self) -> None:
+        now = self.clock()
+        due = [job for at, job in self._later if at <= now]
+        self._later = [(at, job) for at, job in self._later if at > now]
+        for job in due:
+            self.pool.submit(job)
 
     def _take(self, outcome: Done | Lost) -> None:
         job = outcome.job
-        self._open[job.problem][job.purpose] -= 1
         if isinstance(outcome, Done):
             self.ledger.record(outcome.record)
             self._lost.pop(job.id, None)
             self.finished += 1
-        else:
-            times, _ = self._lost.get(job.id, (0, ""))
-            self._lost[job.id] = times + 1, outcome.reason
-            log.warning("%s %s is not judged: %s", job.problem, job.candidate.commit[:8], outcome.reason)
-            if times + 1 < TRIES:
-                self._submit(job)
+        elif self._may_try_again(outcome):
+            self.tell(outcome)
+            return
+        self._open[job.problem] -= 1
         self.tell(outcome)
         self._advance(self._parts[job.problem])
+
+    def _may_try_again(self, lost: Lost) -> bool:
+        """Note the loss; say whether the job will be given to the pool once more."""
+        times, _ = self._lost.get(lost.job.id, (0, ""))
+        self._lost[lost.job.id] = times + 1, lost.reason
+        if times + 1 == TRIES:
+            return False
+        self._later.append((self.clock() + self.retry_s * RETRY_FACTOR**times, lost.job))
+        return True
 
     def _advance(self, part: Part) -> None:
         """Ask for the next comparison of a problem once all of its trees have been judged."""
         name = part.facts.name
-        if self._open[name].total():
+        if self._open[name]:
             return
         request = self.standing(part).request
         if request is None or request.id in self._lost:

@@ -110,7 +110,9 @@ def sit(bundle: Bundle, out: Path, pool: TablePool | None = None) -> Sitting:
     root.path.mkdir(exist_ok=True)
     claim(root, Origin(bundle.run, bundle.judge_version, DEVICE.model))
     with Ledger(root.run(bundle.run)) as ledger:
-        sitting = Sitting(bundle, ledger, pool or Elsewhere(), DEVICE.model, lambda outcome: None)
+        sitting = Sitting(
+            bundle, ledger, pool or Elsewhere(), DEVICE.model, lambda outcome: None, retry_s=0.0
+        )
         sitting.run()
         standings = [sitting.standing(part) for part in bundle.parts]
         assert all(s.request is None or sitting.left() for s in standings)

@@ -20,7 +20,8 @@ from swarm.errors import BadInput
 from swarm.job import Purpose
 from swarm.judge.peaks import to_json
 from swarm.languages.toolchain import cores_beside
-from swarm.pool.local import MAX_COMPILERS, LocalPool, compilers, spare_cores
+from swarm.pool import local
+from swarm.pool.local import MAX_COMPILERS, LocalPool, compilers
 from swarm.pool.protocol import Done, Lost
 from swarm.verdict import Status, Verdict
 from tests.judge.test_judge import HONEST, PEAKS, tree
@@ -112,14 +113,13 @@ def test_devices_that_cannot_be_compared_are_refused_by_name(make) -> None:  # t
         make()
 
 
-def test_compilers_take_the_spare_cores_but_not_all_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+def test_compilers_take_the_spare_cores_but_not_all_of_many() -> None:
+    host = frozenset(range(16))
     device = Device("cuda", "m", "GPU-1", (0, 1, 2, 3), "sm_90a")
     other = replace(device, uuid="GPU-2", cores=(4, 5, 6, 7, 8, 9))
-    assert spare_cores([device, other]) == frozenset(range(10, 16))
-    assert compilers([device, other]) == MAX_COMPILERS
-    assert compilers([replace(device, cores=tuple(range(14)))]) == 2
-    assert compilers([replace(device, cores=tuple(range(16)))]) == 1
+    assert compilers([device, other], host) == MAX_COMPILERS
+    assert compilers([replace(device, cores=tuple(range(14)))], host) == 2
+    assert compilers([replace(device, cores=tuple(range(16)))], host) == 1
 
 
 @needs_two_cores
@@ -143,8 +143,8 @@ SLOW_TO_COMPILE = (
 
 
 def test_compilers_work_beside_each_other(make, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    """With cores to spare two trees are compiled at a time, whatever the judge does meanwhile."""
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    """Two trees are compiled at a time, whatever the judge does meanwhile."""
+    monkeypatch.setattr(local, "compilers", lambda devices: 2)  # as with two cores to spare
     device = on(CORES[-1])
     with make(device) as pool:
         for number in range(4):

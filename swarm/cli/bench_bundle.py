@@ -7,10 +7,9 @@ out like a run root, so that records, baselines and caches are where every other
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from swarm.bundle import Bundle, Part
     from swarm.device import Device
     from swarm.layout import RunRoot
-    from swarm.pool.local import LocalPool
     from swarm.pool.protocol import Done, Lost
 
 HEADINGS = ("problem", "judged", "passed", "compared", "champion", "now", "speedup", "left")
@@ -50,13 +48,14 @@ class Row:
 def bench_bundle(file: Path, out: Path, device: str | None, as_json: bool) -> None:
     """Judge everything in `file`, play the comparisons that follow, and leave the records in `out`."""
     from swarm import bundle
+    from swarm.cli.devices import describe
     from swarm.layout import RunRoot
     from swarm.parcel import pack
 
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
     found = bundle.read(file)
-    devices = _devices(device)
+    devices = _devices(found, device)
     root = RunRoot(out.resolve())
+    click.echo(f"{found.run}: {_amount(found)}, on {describe(devices)}", err=True)
     with _claimed(root, found, devices[0]):
         rows, left = _sit(found, root, devices)
         remarks = _measure_baselines(found, root, devices[0])
@@ -74,12 +73,28 @@ def bench_bundle(file: Path, out: Path, device: str | None, as_json: bool) -> No
         )
 
 
-def _devices(name: str | None) -> list[Device]:
-    from swarm.device import cpu_device
+def _amount(found: Bundle) -> str:
+    verdicts = sum(len(part.pending) for part in found.parts)
+    comparisons = sum(len(part.wanted) for part in found.parts)
+    return f"{verdicts} verdicts and {comparisons} comparisons wanted"
 
-    if name not in (None, "cpu"):
-        raise BadInput(f"there is no device {name!r}", remedy="use cpu")
-    return [cpu_device()]
+
+def _devices(found: Bundle, name: str | None) -> list[Device]:
+    """Return what `--device` names, or else what the bundle's language runs on."""
+    from swarm.cli.devices import chosen_devices
+
+    return chosen_devices(name, _language(found))
+
+
+def _language(found: Bundle) -> str | None:
+    """Return the language of the first tree that says what it is; a run has one."""
+    from swarm.solution import load_manifest
+
+    for part in found.parts:
+        for tree in part.trees.values():
+            with suppress(BadInput):
+                return load_manifest(tree.files).language.value
+    return None
 
 
 @contextmanager
@@ -98,11 +113,12 @@ def _claimed(root: RunRoot, found: Bundle, device: Device) -> Iterator[None]:
 
 def _sit(found: Bundle, root: RunRoot, devices: Sequence[Device]) -> tuple[list[Row], dict[str, str]]:
     from swarm.away import Sitting
+    from swarm.cli.devices import open_pool
     from swarm.ledger import Ledger
 
     model = devices[0].model
     with (
-        closing(_pool(root, devices)) as pool,
+        closing(open_pool(root, devices)) as pool,
         Ledger(root.run(found.run)) as ledger,
         _Progress() as progress,
     ):
@@ -111,15 +127,6 @@ def _sit(found: Bundle, root: RunRoot, devices: Sequence[Device]) -> tuple[list[
         sitting.run()
         rows = [_row(sitting, part) for part in found.parts]
         return rows, sitting.left()
-
-
-def _pool(root: RunRoot, devices: Sequence[Device]) -> LocalPool:
-    from swarm.cli.devices import peaks_of
-    from swarm.judge import peaks
-    from swarm.pool.local import LocalPool
-
-    known = {device.model: peaks.to_json(peaks_of(root, device)) for device in devices[:1]}
-    return LocalPool(devices, root.build_cache, known, root.judge_logs)
 
 
 class _Progress:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from swarm.device import Device
+from swarm.device import Device, cores_beside
 from swarm.errors import BadInput
 from swarm.job import Job, Purpose
 from swarm.judge.build import build, frozen
@@ -66,7 +66,7 @@ class LocalPool:
             JudgeProcess(device, cache, peaks[device.model], logs / f"judge-{device.uuid}.log")
             for device in devices
         ]
-        self._spare = spare_cores(devices)
+        self._spare = cores_beside(devices)
         self._threads = [
             # One model is one target: what is compiled for the first device runs on all of them.
             threading.Thread(target=self._compile_ahead, args=(devices[0],), daemon=True)
@@ -117,7 +117,7 @@ class LocalPool:
     def _compile_ahead(self, device: Device) -> None:
         """Put what a verdict needs into the cache; whether it failed is for the judge to find and record."""
         with suppress(OSError):  # a machine that does not let us has no cores to spare
-            os.sched_setaffinity(0, self._spare or os.sched_getaffinity(0))  # of this thread and its children
+            os.sched_setaffinity(0, self._spare)  # of this thread and of what it starts
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closing or (self._uncompiled and self._has_room()))
@@ -207,14 +207,9 @@ class LocalPool:
         return Lost(job, reason), is_devices_fault
 
 
-def spare_cores(devices: Sequence[Device]) -> frozenset[int]:
-    """Return the cores that no device of the pool measures on."""
-    return frozenset(range(os.cpu_count() or 1)) - {core for device in devices for core in device.cores}
-
-
-def compilers(devices: Sequence[Device]) -> int:
-    """Return how many threads compile: one per spare core, within reason."""
-    return max(1, min(MAX_COMPILERS, len(spare_cores(devices))))
+def compilers(devices: Sequence[Device], available: frozenset[int] | None = None) -> int:
+    """Return how many threads compile: one per core that no device measures on, within reason."""
+    return min(MAX_COMPILERS, len(cores_beside(devices, available)))
 
 
 def _check_alike(devices: Sequence[Device]) -> None:

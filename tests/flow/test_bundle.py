@@ -202,3 +202,23 @@ def test_what_leaves_as_a_file_comes_home_as_a_merge(
     assert cli.main(["results", "list", "--json"]) == 0
     [run] = json.loads(capsys.readouterr().out)
     assert (run["run"], run["verdicts"]) == ("t", 5)
+
+
+def test_whatever_judges_can_be_imported_on_a_bare_host(bare: dict[str, str]) -> None:
+    """Judges, references and compilers are processes of their own; none needs more than a bare host has."""
+    folders = ("swarm/judge", "swarm/languages", "swarm/pool")
+    paths = [path for folder in folders for path in sorted((REPOSITORY / folder).rglob("*.py"))]
+    names = [".".join(path.relative_to(REPOSITORY).with_suffix("").parts) for path in paths]
+    code = f"import importlib\nfor name in {names!r}: importlib.import_module(name)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], env=bare, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "module", ["git", "watchdog", "optuna", "openai", "matplotlib", "rich", "psutil", "numpy"]
+)
+def test_the_bare_host_of_these_tests_is_bare(bare: dict[str, str], module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", f"import {module}"], env=bare, capture_output=True, text=True
+    )
+    assert f"{module} is not on a bare host" in done.stderr
