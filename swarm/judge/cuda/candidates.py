@@ -199,11 +199,10 @@ class PythonCandidate:
             return
         names = self._layout.names[-self._layout.outputs :]
         for name, output, value in zip(names, call.outputs, _listed(call.returned, names), strict=True):
-            if tuple(value.shape) != tuple(output.shape) or value.dtype != output.dtype:
-                raise ValueError(
-                    f"{name} is {value.dtype} {tuple(value.shape)}, not {output.dtype} {tuple(output.shape)}"
-                )
-            self._bytes(output).copy_(self._bytes(value))
+            tensor = self._torch.as_tensor(value, device="cuda")
+            if tensor.shape != output.shape:
+                raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {tuple(output.shape)}")
+            self._bytes(output).copy_(self._bytes(tensor.to(output.dtype)))
         call.returned = None
 
     def close(self) -> None:

@@ -57,7 +57,10 @@ class Gpu:
         self._close.launch(ONE, ONE, self._nothing, self.stream)
 
     def reset_persisting_l2(self) -> None:
-        """Make lines that an earlier call asked to keep ordinary again, where the GPU has such lines."""
+        """Make lines that earlier calls asked to keep ordinary again, where the GPU has such lines.
+
+        Once for a request, as no stream orders it: its slots have no tensor in common.
+        """
         if self.context.facts.max_persisting_l2_bytes:
             self.context.reset_persisting_l2()
 

@@ -15,6 +15,7 @@ import resource
 import socket
 import time
 import traceback
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -162,16 +163,17 @@ class Session:
         """
         return max(0, lead_ns - busy_ns - self._flush_ns) if self._is_ours else lead_ns
 
-    def _warm_up(self, call: Any) -> tuple[Span, int]:
+    def _warm_up(self, call: Any) -> tuple[Span | None, int]:
         """Load and compile all of a call, then see what it takes to queue it, and what it does."""
         self._queue(call, 0, 0)
         self._gpu.context.synchronize()
         enqueue_ns, _ = self._queue(call, 0, 0)
         self._gpu.context.synchronize()
         self._gpu.activities.switch(True)
+        self._gpu.activities.take()  # it may have been on
         self._queue(call, 0, spin_ns(enqueue_ns))
         self._gpu.context.synchronize()
-        [traced] = spans(self._gpu.activities.take(), 1)
+        [traced] = self._spans(1)
         return traced, enqueue_ns
 
     def _queue(self, call: Any, index: int, wait_ns: int) -> tuple[int, bool]:
@@ -196,7 +198,7 @@ class Session:
 
     def _claims(self, queued: list[tuple[int, bool]], traced: Span | None, is_cupti: bool) -> list[Claim]:
         """Read the clocks; `traced` is what CUPTI saw of the workload's first call before it was timed."""
-        seen = spans(self._gpu.activities.take(), len(queued)) if is_cupti else [traced] * len(queued)
+        seen = self._spans(len(queued)) if is_cupti else [traced] * len(queued)
         claims = []
         for (start, stop), (enqueue_ns, is_late), span in zip(self._events, queued, seen, strict=False):
             ns = max(1, round(stop.us_since(start) * 1e3))
@@ -208,6 +210,13 @@ class Session:
                 Claim(*clocks_ns, enqueue_ns, span.activities, span.signature, span.blocks, is_late)
             )
         return claims
+
+    def _spans(self, count: int) -> Sequence[Span | None]:
+        """Return what CUPTI saw of the last calls."""
+        found, strays = spans(self._gpu.activities.take(), count)
+        if strays and not self._is_ours and not self._head["returns_outputs"]:
+            raise RuntimeError(f"{strays} kernels, copies or fills ran outside its calls")
+        return found
 
 
 def _limit_memory(nbytes: int) -> None:

@@ -44,10 +44,11 @@ class Span:
     blocks: int
 
 
-def spans(records: Sequence[Record], count: int) -> list[Span]:
-    """Return the spans of a request's `count` calls, in order."""
+def spans(records: Sequence[Record], count: int) -> tuple[list[Span], int]:
+    """Return the spans of a request's `count` calls, in order, and how many activities are in none."""
     ordered = sorted(records, key=lambda record: (record.correlation, record.start_ns))
     found: list[Span] = []
+    strays = 0
     inside: list[Record] | None = None
     for record in ordered:
         if record.name == OPEN and inside is None:
@@ -59,9 +60,11 @@ def spans(records: Sequence[Record], count: int) -> list[Span]:
             raise Unreadable(f"{record.name} where it cannot be")
         elif inside is not None:
             inside.append(record)
+        elif not record.name.startswith(OWN):
+            strays += 1
     if inside is not None or len(found) != count:
         raise Unreadable(f"{len(records)} records show {len(found)} calls of {count}")
-    return found
+    return found, strays
 
 
 def span(records: Sequence[Record]) -> Span:

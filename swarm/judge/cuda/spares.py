@@ -131,6 +131,11 @@ class Process:
         """The tail of what it has printed."""
         return self._process.log
 
+    def has_ended(self) -> bool:
+        """Whether it died while nobody looked."""
+        readable = select.select([self._socket], [], [], 0)[0]
+        return bool(readable) and not self._socket.recv(1, socket.MSG_PEEK)
+
     def wait_idle(self) -> None:
         """Wait until it can take a candidate; Refused if it did not come so far: that is our own fault."""
         while not self._is_idle:
@@ -215,7 +220,7 @@ class Process:
 
     def _timed_out(self, limit_s: float) -> Failure:
         self._process.close()
-        return Failure(Status.TIMEOUT, f"did not answer within {limit_s:g} s", self.log)
+        return Failure(Status.TIMEOUT, f"did not answer within {limit_s:.3g} s", self.log)
 
     def _ended(self) -> Failure:
         """Say how the process ended, when it was not to."""
@@ -248,6 +253,8 @@ class Spares:
 
     def take(self, host: Host) -> Process:
         """Return an idle runner, started now if there is none; it is the caller's to close."""
+        while self._idle[host] and self._idle[host][0].has_ended():
+            self._idle[host].pop(0).close()
         process = self._idle[host].pop(0) if self._idle[host] else Process(self._shelf, host)
         try:
             process.wait_idle()

@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from swarm.judge.cuda.spans import MEMSET, Record, Unreadable, spans
+from swarm.judge.cuda.spans import MEMSET, Record, Span, Unreadable
+from swarm.judge.cuda.spans import spans as spans_and_strays
 
 Launch = tuple[str, int, int]
 OURS: list[Launch] = [("swarm_spin", 0, 10), ("swarm_flush_write", 10, 20), ("swarm_flush_read", 20, 30)]
@@ -21,6 +22,12 @@ def records(*calls: list[Launch]) -> list[Record]:
         at = index * 1000
         for name, start, end in [*OURS, ("swarm_open", 30, 31), *launches, ("swarm_close", 900, 901)]:
             found.append(Record(name, at + start, at + end, next(numbers), 2))
+    return found
+
+
+def spans(given: list[Record], count: int) -> list[Span]:
+    found, strays = spans_and_strays(given, count)
+    assert strays == 0
     return found
 
 
@@ -82,3 +89,16 @@ def test_lost_records_and_false_marks_are_noticed() -> None:
             spans(records([("a", 40, 50), (name, 50, 51), ("b", 52, 90)]), 1)
     with pytest.raises(Unreadable):
         spans([], 1)
+
+
+def test_what_runs_outside_the_calls_is_counted() -> None:
+    whole = records([("a", 40, 60)], [("a", 40, 60)])
+    last = whole[-1]
+    more = [
+        Record("b", 5, 6, 1, 1),
+        Record(MEMSET, last.end_ns + 5, last.end_ns + 6, last.correlation + 1),
+        Record("swarm_spin", last.end_ns + 7, last.end_ns + 8, last.correlation + 2),
+    ]
+    found, strays = spans_and_strays([*whole, *more], 2)
+    assert [span.activities for span in found] == [1, 1]
+    assert strays == 2
