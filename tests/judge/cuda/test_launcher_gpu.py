@@ -23,11 +23,14 @@ from swarm.languages.protocol import Artifact, CompileLimits
 from swarm.problem import problem_from_files
 from swarm.sandbox import GIB
 from swarm.solution import load_manifest
+from tests.test_guides import PROBLEMS, tree
 
 pytestmark = pytest.mark.gpu
 
+Json = dict[str, Any]
+Files = Mapping[str, bytes]
 HEAD = 'language = "cuda"\nsources = ["kernel.cu"]\n'
-DEFINITION = {
+DEFINITION: Json = {
     "name": "floats",
     "axes": {"n": {"type": "var"}},
     "inputs": {
@@ -39,13 +42,7 @@ DEFINITION = {
     "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
     "reference": "def run(x, a, k, flag):\n    return x\n",
 }
-SCALARS = {"a": 0.75, "k": 3, "flag": True}
-WORKLOAD = {
-    "uuid": "one",
-    "axes": {"n": 4096},
-    "inputs": {"x": {"type": "random"}}
-    | {name: {"type": "scalar", "value": value} for name, value in SCALARS.items()},
-}
+SCALARS = {"a": 0.75, "k": 3, "flag": True, "eps": 1e-5}
 POISON = 0xFF
 
 
@@ -64,19 +61,27 @@ def stream(context: Context) -> Stream:
 class Bench:
     """One plan on the device, with memory for its calls."""
 
-    def __init__(self, context: Context, stream: Stream, folder: Path, tables: str, source: str) -> None:
+    def __init__(self, context: Context, stream: Stream, folder: Path, files: Files, content: Json) -> None:
+
         self.context = context
         self.stream = stream
         facts = context.facts
         arch = cuda_toolkit.arch_for(facts.arch // 10, facts.arch % 10)
         device = Device("cuda", "gpu", facts.uuid, (0,), arch, facts.memory_bytes, facts.num_sms)
-        files = {"solution.toml": (HEAD + tables).encode(), "kernel.cu": source.encode()}
+        sizes = {name: 4096 for name, axis in content["axes"].items() if axis["type"] == "var"}
+        inputs = {
+            name: {"type": "random"}
+            if spec["shape"] is not None
+            else {"type": "scalar", "value": SCALARS[name]}
+            for name, spec in content["inputs"].items()
+        }
+        workload = {"uuid": "one", "axes": sizes, "inputs": inputs}
         problem = problem_from_files(
             {
-                "definition.json": json.dumps(DEFINITION).encode(),
-                "workload.jsonl": json.dumps(WORKLOAD).encode(),
+                "definition.json": json.dumps(content).encode(),
+                "workload.jsonl": json.dumps(workload).encode(),
             },
-            "floats",
+            content["name"],
         )
         limits = CompileLimits(60, 8 * GIB)
         made = Cuda().compile(files, load_manifest(files), problem, device, folder, limits)
@@ -87,19 +92,23 @@ class Bench:
         self.launcher = Launcher(context, stream, plan, cubins, kernels)
         self._owned: list[int] = []
 
+    def call(self, axes: Mapping[str, int], inputs: Mapping[str, bytes], outputs: Mapping[str, int]) -> None:
+        """Run one call; outputs (bytes by name) and scratch are poisoned before."""
+        calls = self.launcher.resolve(axes, SCALARS)
+        self.addresses = {f"input:{name}": self.memory(len(data)) for name, data in inputs.items()}
+        for name, data in inputs.items():
+            self.stream.write(self.addresses[f"input:{name}"], data)
+        poisoned = {f"output:{name}": size for name, size in outputs.items()} | dict(calls.scratch)
+        for name, size in poisoned.items():
+            self.addresses[name] = self.memory(size)
+            self.stream.set_bytes(self.addresses[name], POISON, size)
+        self.launcher.enqueue(self.launcher.prepare(calls, self.addresses))
+
     def run(self, x: list[float], n: int | None = None) -> list[float]:
-        """Run one call and return the output, which is poisoned before."""
+        """Run one call and return the output."""
         n = len(x) if n is None else n
-        calls = self.launcher.resolve({"n": n}, SCALARS)
-        addresses = {"input:x": self.memory(4 * len(x)), "output:y": self.memory(4 * n)}
-        addresses |= {name: self.memory(size) for name, size in calls.scratch.items()}
-        self.stream.write(addresses["input:x"], struct.pack(f"<{len(x)}f", *x))
-        self.stream.set_bytes(addresses["output:y"], POISON, 4 * n)
-        for name, size in calls.scratch.items():
-            self.stream.set_bytes(addresses[name], POISON, size)
-        self.addresses = addresses
-        self.launcher.enqueue(self.launcher.prepare(calls, addresses))
-        return list(struct.unpack(f"<{n}f", self.stream.read(addresses["output:y"], 4 * n)))
+        self.call({"n": n}, {"x": struct.pack(f"<{len(x)}f", *x)}, {"y": 4 * n})
+        return list(struct.unpack(f"<{n}f", self.stream.read(self.addresses["output:y"], 4 * n)))
 
     def words(self, x: list[float], n: int | None = None) -> list[int]:
         """Run one call and return the output's bits."""
@@ -122,7 +131,8 @@ def bench(context: Context, stream: Stream, tmp_path: Path) -> Iterator[Callable
     made: list[Bench] = []
 
     def make(tables: str, source: str) -> Bench:
-        made.append(Bench(context, stream, tmp_path, tables, source))
+        files = {"solution.toml": (HEAD + tables).encode(), "kernel.cu": source.encode()}
+        made.append(Bench(context, stream, tmp_path, files, DEFINITION))
         return made[-1]
 
     yield make
@@ -585,3 +595,39 @@ def test_a_launch_that_the_driver_refuses_is_named(bench: Make, context: Context
 
 def _fields(step: Any) -> Mapping[str, Any]:
     return {name: getattr(step, name) for name in type(step).__slots__}
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(1, 1024), (8, 72), (72, 1024), (2048, 4096), (8, 100_000)])
+@pytest.mark.parametrize("number", range(3))
+def test_the_examples_of_the_guide_compute_what_they_say(
+    context: Context, stream: Stream, tmp_path: Path, number: int, rows: int, cols: int
+) -> None:
+    import torch
+
+    needs(context, 90)
+    rows += -rows % 8 if number == 2 else 0
+    dtype = torch.float32 if number == 1 else torch.bfloat16
+    inputs = {"x": torch.randn(rows, 4096 if number == 0 else cols).to(dtype)}
+    if number == 0:
+        inputs["weight"] = torch.randn(4096).to(dtype)
+        x = inputs["x"].float()
+        wanted = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * inputs["weight"].float()
+    else:
+        wanted = inputs["x"].sum(-1) if number == 1 else inputs["x"].T.contiguous()
+    content = {"name": "example", **PROBLEMS[number]}
+    made = Bench(context, stream, tmp_path, tree(number), content)
+    axes = {"rows": rows} if number == 0 else {"rows": rows, "cols": cols}
+    nbytes = wanted.numel() * dtype.itemsize
+    made.call(axes, {name: _bytes(item) for name, item in inputs.items()}, {"y": nbytes})
+    data = bytearray(stream.read(made.addresses["output:y"], nbytes))
+    made.close()
+    found = torch.frombuffer(data, dtype=dtype).reshape(wanted.shape)
+    torch.testing.assert_close(found.float(), wanted.float(), rtol=0.01, atol=0.02)
+    if number == 2:
+        assert torch.equal(found, wanted)
+
+
+def _bytes(tensor: Any) -> bytes:
+    import torch
+
+    return bytes(tensor.contiguous().view(torch.uint8).numpy().tobytes())
