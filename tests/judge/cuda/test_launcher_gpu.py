@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm.languages.cuda import Cuda
 
 from swarm.device import Device
 from swarm.errors import BadInput
@@ -62,6 +61,7 @@ class Bench:
     """One plan on the device, with memory for its calls."""
 
     def __init__(self, context: Context, stream: Stream, folder: Path, files: Files, content: Json) -> None:
+        from swarm.languages.cuda import Cuda
 
         self.context = context
         self.stream = stream
