@@ -13,7 +13,7 @@ from swarm.errors import BadInput
 
 if TYPE_CHECKING:
     from swarm.bundle import Part
-    from swarm.layout import RunRoot
+    from swarm.layout import RunPaths, RunRoot
     from swarm.ledger import Ledger
     from swarm.pending import Pending
 
@@ -30,8 +30,8 @@ ANY = "any"
 @click.option(
     "--device-model",
     metavar="MODEL",
-    help="What has no verdict on this model; `any`: everything. Otherwise the model of the newest verdict, "
-    "or any if there is none.",
+    help="What has no verdict on this model; `any`: everything. Otherwise the run's own, or the newest "
+    "verdict's, or any.",
 )
 @run_option
 @json_option
@@ -49,7 +49,7 @@ def pending(
     check_hub(paths)
     protocol = read_protocol(root.coordination.read_bytes(), root.coordination.name)
     with Hub(paths) as hub, Ledger(paths) as ledger:
-        model = _model(device_model, ledger)
+        model = _model(device_model, paths, ledger)
         found = find(paths, hub, ledger, protocol, model)
     baselines = [part.facts.name for part in found.parts if not _has_baseline(root, model, part)]
     if file is not None:
@@ -60,16 +60,23 @@ def pending(
         _print(found, model, baselines, file)
 
 
-def _model(chosen: str | None, ledger: Ledger) -> str | None:
+def _model(chosen: str | None, paths: RunPaths, ledger: Ledger) -> str | None:
     """Return the device model to look for; None for any."""
+    from swarm.cli import state
     from swarm.layout import NAME
+    from swarm.peaks_table import model_of
 
-    if chosen is not None and not NAME.fullmatch(chosen):
-        raise BadInput(f"{chosen!r} is not a device model", remedy="`swarm doctor` there says what it is")
+    if chosen is None and (started := state.find(paths)) is not None:
+        chosen = started.device_model
     if chosen is None:
         newest = max(ledger.facts(), key=lambda fact: fact.created_s, default=None)
         chosen = newest.device_model if newest is not None else ""
-    return None if chosen in (ANY, "") else chosen
+    if chosen in (ANY, ""):
+        return None
+    model = model_of(chosen)
+    if not NAME.fullmatch(model):
+        raise BadInput(f"{chosen!r} is not a device model", remedy="`swarm doctor` on that host says it")
+    return model
 
 
 def _has_baseline(root: RunRoot, model: str | None, part: Part) -> bool:
