@@ -50,12 +50,12 @@ class Call:
 
 def max_slots(problem: Problem, workload: Workload) -> int:
     """Return how many slots a request for this workload may have."""
-    return max(1, min(MAX_SLOTS, SLOTS_BYTES // max(1, needed(_sizes(problem, workload), GUARD_BYTES))))
+    return max(1, min(MAX_SLOTS, SLOTS_BYTES // max(1, needed(buffer_sizes(problem, workload), GUARD_BYTES))))
 
 
 def shared_bytes(problem: Problem, workload: Workload) -> int:
     """Return the size of an arena in which the slots of one request find secret places."""
-    one = needed(_sizes(problem, workload), GUARD_BYTES)
+    one = needed(buffer_sizes(problem, workload), GUARD_BYTES)
     return int(one * max_slots(problem, workload) * SPARE) + (1 << 20)
 
 
@@ -103,7 +103,7 @@ class Sitting:
 
     def fill(self, count: int) -> list[Call]:
         """Fill `count` slots with new secret contents at new places, and make them cold."""
-        sizes = _sizes(self.problem, self.workload)
+        sizes = buffer_sizes(self.problem, self.workload)
         offsets = place(sizes * count, self._shared.arena.size, GUARD_BYTES, self._rng)
         calls = []
         for index in range(count):
@@ -124,14 +124,7 @@ class Sitting:
 
     def wants_comparison(self, call: Call, done: int, least: int) -> bool:
         """Decide, after the call, whether it is compared; `done` of at least `least` calls are over."""
-        chosen, of = self.tests.compared_calls
-        if (
-            self._reference_s * 1e3 <= self.tests.slow_reference_ms
-            or call.draw.spread not in self.evidence.seen
-        ):
-            return True
-        is_due = self.tests.rounds - self.evidence.compared >= least - done
-        return is_due or self._rng.random() < chosen / of
+        return is_compared(call.draw, self.tests, self.evidence, self._reference_s, self._rng, done, least)
 
     def inspect(self, calls: Sequence[Call], fully: Sequence[bool]) -> Failure | None:
         """Return what is wrong after a request: guards always, inputs and outputs where `fully`."""
@@ -149,12 +142,7 @@ class Sitting:
         for buffer in call.buffers:
             outside = self._shared.broken_guard(buffer)
             if outside is not None:
-                side = (
-                    f"{outside} bytes past the end" if outside > 0 else f"{-outside} bytes before the start"
-                )
-                return Failure(
-                    Status.RUNTIME_ERROR, f"it wrote {side} of {buffer.shape.name}{self._at(call)}"
-                )
+                return wrote_outside(outside, buffer, self._at(call))
         if not fully:
             return self._inspect_lightly(call)
         self._write_private(call)
@@ -162,7 +150,7 @@ class Sitting:
             if mine is None or not isinstance(theirs, Buffer):
                 continue
             if not same_bytes(self._private.flat(mine), self._shared.flat(theirs)):
-                return Failure(Status.REWARD_HACK, f"it changed its input {mine.shape.name}{self._at(call)}")
+                return changed_input(mine, self._at(call))
         self._expect(call)
         return self._compare(call)
 
@@ -202,7 +190,7 @@ class Sitting:
         if self._expected_of == call.draw.number:
             return
         inputs: list[Buffer | Scalar] = [
-            given if buffer is None and not isinstance(given, Buffer) else _one_of(buffer, None)
+            given if buffer is None and not isinstance(given, Buffer) else one_of(buffer, None)
             for buffer, given in zip(self._private_in, call.inputs, strict=True)
         ]
         self._reference.map(PRIVATE, self._private.arena)
@@ -230,7 +218,7 @@ class Sitting:
             else:
                 self._source.write(draw, index, self._shared.flat(buffer))
         scalars = self._custom_scalars if self._is_custom else draw.scalars
-        inputs = tuple(_one_of(b, s) for b, s in zip(buffers, scalars, strict=True))
+        inputs = tuple(one_of(b, s) for b, s in zip(buffers, scalars, strict=True))
         call = Call(
             draw,
             inputs,
@@ -280,16 +268,50 @@ class Sitting:
         assert at <= self._private.arena.size, "the private arena is too small for this workload"
 
     def _at(self, call: Call) -> str:
-        axes = ", ".join(f"{name}={size}" for name, size in self.workload.axes.items())
-        return f" (workload {self.workload.uuid}: {axes}; {call.draw.spread} inputs)"
+        return where(self.workload, call.draw)
 
 
-def _sizes(problem: Problem, workload: Workload) -> list[int]:
+def is_compared(
+    draw: Draw,
+    tests: Tests,
+    evidence: Evidence,
+    reference_s: float,
+    rng: random.Random,
+    done: int,
+    least: int,
+) -> bool:
+    """Decide whether a call is compared: all are, unless the reference is slow; then some are."""
+    if reference_s * 1e3 <= tests.slow_reference_ms or draw.spread not in evidence.seen:
+        return True
+    chosen, of = tests.compared_calls
+    is_due = tests.rounds - evidence.compared >= least - done
+    return is_due or rng.random() < chosen / of
+
+
+def where(workload: Workload, draw: Draw) -> str:
+    """Say, after a reason, which call it was."""
+    axes = ", ".join(f"{name}={size}" for name, size in workload.axes.items())
+    return f" (workload {workload.uuid}: {axes}; {draw.spread} inputs)"
+
+
+def wrote_outside(outside: int, buffer: Buffer, at: str) -> Failure:
+    """Fail for a write `outside` bytes past the end of a buffer, or so many before its start if negative."""
+    side = f"{outside} bytes past the end" if outside > 0 else f"{-outside} bytes before the start"
+    return Failure(Status.RUNTIME_ERROR, f"it wrote {side} of {buffer.shape.name}{at}")
+
+
+def changed_input(buffer: Buffer, at: str) -> Failure:
+    return Failure(Status.REWARD_HACK, f"it changed its input {buffer.shape.name}{at}")
+
+
+def buffer_sizes(problem: Problem, workload: Workload) -> list[int]:
+    """Return the bytes of a call's tensors, inputs first."""
     inputs, outputs = shapes(problem.definition, problem.definition.resolve(workload))
     return [shape.nbytes for shape in (*inputs, *outputs) if shape is not None]
 
 
-def _one_of(buffer: Buffer | None, scalar: Scalar | None) -> Buffer | Scalar:
+def one_of(buffer: Buffer | None, scalar: Scalar | None) -> Buffer | Scalar:
+    """Return the tensor or the scalar that an input is."""
     if buffer is not None:
         return buffer
     assert scalar is not None, "an input is neither a tensor nor a scalar"

@@ -1,0 +1,350 @@
+"""One workload on a GPU before and after each request; like the CPU's `judge.sitting`, a request at a time.
+
+No copy of the inputs is kept: they are verified by making them again, before the reference reads them where
+they lie, and once more after it did. Outputs are copied aside first, where no candidate reaches them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from swarm.judge import check, elements
+from swarm.judge.arena import ALIGNMENT, needed, place
+from swarm.judge.cuda.contents import PATTERN, Contents, Mode, pool_bytes, region, repeated
+from swarm.judge.cuda.kernels import Finding, Kernels, Pair
+from swarm.judge.cuda.memory import DeviceArena
+from swarm.judge.inputs import Draw, Scalar, seed_number
+from swarm.judge.protocol import Evidence
+from swarm.judge.reference import InvalidReference
+from swarm.judge.runner import Slot
+from swarm.judge.sitting import (
+    Call,
+    buffer_sizes,
+    changed_input,
+    is_compared,
+    one_of,
+    where,
+    wrote_outside,
+)
+from swarm.judge.slots import GUARD_BYTES, Buffer, shapes
+from swarm.languages.protocol import Failure
+from swarm.problem import Problem
+from swarm.protocol import Tests
+from swarm.verdict import Status
+from swarm.workload import Workload
+
+MAX_SLOTS = 16
+SLOTS_BYTES = 2 << 30
+"""Of slots in one request: more of a large workload's would only cost time to fill."""
+SPARE, MAX_SPARE_BYTES = 4, 256 << 20
+"""Room of an arena over what its slots need, for secret places: a quarter, up to so much."""
+QUAD_CALLS, FEW_CALLS = (3, 4, 4, 5), (1, 1, 1, 2)
+"""Of a request of a comparison: a slot more costs little, a request more 300 us; fewer if they are large."""
+SHARED, PRIVATE = "shared", "private"
+
+
+class Reference(Protocol):
+    """What a sitting asks of a problem's own code."""
+
+    def map(self, name: str, arena: DeviceArena) -> None:
+        """Let it see an arena under a name."""
+
+    def make_inputs(
+        self, arena: str, axes: Mapping[str, Scalar], seed: int, inputs: Sequence[Buffer | None]
+    ) -> dict[str, Scalar]:
+        """Let the problem's own entry point fill the input buffers; return the scalar inputs."""
+
+    def expect_each(
+        self,
+        inputs_in: str,
+        outputs_in: str,
+        work: Sequence[tuple[Sequence[Buffer | Scalar], Sequence[Buffer]]],
+    ) -> float:
+        """Compute outputs (in the dtype they are compared in) from inputs; return the seconds of all."""
+
+
+def max_slots(problem: Problem, workload: Workload) -> int:
+    """Return how many slots a request for this workload may have."""
+    one = needed(buffer_sizes(problem, workload), GUARD_BYTES)
+    return max(1, min(MAX_SLOTS, SLOTS_BYTES // max(1, one)))
+
+
+def shared_bytes(problem: Problem, workload: Workload) -> int:
+    """Return the size of an arena in which the slots of one request find secret places."""
+    least = needed(buffer_sizes(problem, workload), GUARD_BYTES) * max_slots(problem, workload)
+    return least + min(least // SPARE, MAX_SPARE_BYTES) + (1 << 20)
+
+
+def private_bytes(problem: Problem, workload: Workload) -> int:
+    """Return the size of the memory for pools, and for a request's outputs and what is expected of them."""
+    _, outputs = shapes(problem.definition, problem.definition.resolve(workload))
+    kept = [size for shape in outputs for size in (shape.nbytes, shape.compared_nbytes)]
+    sizes = [*pool_bytes(problem, workload), *kept * max_slots(problem, workload)]
+    return sum(map(_aligned, sizes)) + ALIGNMENT
+
+
+class CudaSitting:
+    """A workload, its secret inputs and its reference, for as long as one job looks at it."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        workload: Workload,
+        tests: Tests,
+        reference: Reference,
+        shared: DeviceArena,
+        private: DeviceArena,
+        kernels: Kernels,
+        seed: str,
+        throttled: Callable[[], str],
+    ) -> None:
+        """The arenas must have `shared_bytes` and `private_bytes` of the workload.
+
+        `throttled` says why the times since its last call are worth nothing, if they are.
+        """
+        self.problem = problem
+        self.workload = workload
+        self.tests = tests
+        self.evidence = Evidence()
+        self.max_slots = max_slots(problem, workload)
+        self.quad_calls = QUAD_CALLS if self.max_slots >= max(QUAD_CALLS) else FEW_CALLS
+        self._limits = problem.limits(workload, tests)
+        self._reference = reference
+        self._shared, self._private, self._kernels = shared, private, kernels
+        self._seed = seed
+        self._throttled = throttled
+        self._rng = random.Random(f"{seed}/{workload.uuid}/places")
+        self._axes = problem.definition.resolve(workload)
+        self._runtime_axes = {name: self._axes[name] for name in problem.definition.runtime_axes}
+        self._in, self._out = shapes(problem.definition, self._axes)
+        self._is_custom = workload.is_custom
+        self._used_bytes = 0
+        self._contents = Contents(problem, workload, seed, self._keep)
+        self._kept = [[Buffer(s, self._reserve(s.nbytes)) for s in self._out] for _ in range(self.max_slots)]
+        self._expected = [
+            [Buffer(s, self._reserve(s.compared_nbytes)) for s in self._out] for _ in range(self.max_slots)
+        ]
+        self._expected_of = [0] * self.max_slots
+        """The draws whose outputs are expected now."""
+        self._digests: dict[int, list[tuple[int, int]]] = {}
+        """By draw: of the inputs that the problem's own code made."""
+        self._reference_s = 0.0
+        reference.map(SHARED, shared)
+        reference.map(PRIVATE, private)
+
+    def fill(self, count: int) -> list[Call]:
+        """Fill `count` slots with new secret contents at new places."""
+        self._digests.clear()
+        sizes = buffer_sizes(self.problem, self.workload)
+        offsets = place(sizes * count, self._shared.size, GUARD_BYTES, self._rng)
+        calls = [self._call(offsets[at : at + len(sizes)]) for at in range(0, count * len(sizes), len(sizes))]
+        self._kernels.fill([row for call in calls for row in (*self._given(call), *self._poisoned(call))])
+        return [self._made(call) for call in calls] if self._is_custom else calls
+
+    def renew(self, calls: Sequence[Call]) -> None:
+        """Poison the outputs of `calls` again, for another runner to do the same work."""
+        self._kernels.fill([row for call in calls for row in self._poisoned(call)])
+
+    def wants_comparison(self, call: Call, done: int, least: int) -> bool:
+        """Decide, after the call, whether it is compared; `done` of at least `least` calls are over."""
+        return is_compared(call.draw, self.tests, self.evidence, self._reference_s, self._rng, done, least)
+
+    def disturbance(self) -> str:
+        """Say what made the times since the last fill worthless."""
+        return self._throttled()
+
+    def inspect(self, calls: Sequence[Call], fully: Sequence[bool]) -> Failure | None:
+        """Return what is wrong after a request: guards and inputs always, outputs where `fully`."""
+        rows: list[bytes] = []
+        for number, (call, is_full) in enumerate(zip(calls, fully, strict=True)):
+            rows += self._given(call)
+            rows += self._poisoned(call, self._kept[number] if is_full else None)
+        findings = iter(self._kernels.inspect(rows))
+        chosen = [number for number, is_full in enumerate(fully) if is_full]
+        for number, call in enumerate(calls):
+            inputs = [next(findings) for _ in _buffers(call.inputs)]
+            outputs = [next(findings) for _ in call.outputs]
+            failure = self._outside(call, [*inputs, *outputs]) or self._changed(call, inputs)
+            if failure is not None:
+                return failure
+            if any(finding.is_strange for finding in outputs):
+                chosen.append(number)
+        strange = [number for number in chosen if not fully[number]]
+        if strange:  # look closely; nothing moved meanwhile, so the rest is as it was
+            self._kernels.inspect(
+                [row for number in strange for row in self._poisoned(calls[number], self._kept[number])]
+            )
+        return self._compare(calls, sorted(chosen))
+
+    def _outside(self, call: Call, findings: Sequence[Finding]) -> Failure | None:
+        for buffer, finding in zip(call.buffers, findings, strict=True):
+            if finding.outside is not None:
+                return wrote_outside(finding.outside, buffer, where(self.workload, call.draw))
+        return None
+
+    def _changed(self, call: Call, findings: Sequence[Finding]) -> Failure | None:
+        buffer = self._changed_buffer(call, findings)
+        return None if buffer is None else changed_input(buffer, where(self.workload, call.draw))
+
+    def _changed_buffer(self, call: Call, findings: Sequence[Finding]) -> Buffer | None:
+        """Return the first input that is not what was put there."""
+        buffers = _buffers(call.inputs)
+        digests = self._digests.get(call.draw.number, [finding.digest for finding in findings])
+        for buffer, finding, digest in zip(buffers, findings, digests, strict=True):
+            if finding.changed is not None or finding.digest != digest:
+                return buffer
+        return None
+
+    def _compare(self, calls: Sequence[Call], chosen: Sequence[int]) -> Failure | None:
+        """Compare the copied outputs of the chosen calls with what the reference makes of their inputs."""
+        if not chosen:
+            return None
+        self._expect(calls, [n for n in chosen if self._expected_of[n] != calls[n].draw.number])
+        pairs = [
+            Pair(kept.shape, self._aside(kept), self._aside(expected), poison)
+            for n in chosen
+            for kept, expected, poison in zip(self._kept[n], self._expected[n], calls[n].poison, strict=True)
+        ]
+        found = iter(zip(pairs, self._kernels.compare(pairs, self._limits), strict=True))
+        failure: Failure | None = None
+        for n in chosen:
+            self.evidence.compared += 1
+            self.evidence.seen.add(calls[n].draw.spread)
+            for _ in self._out:
+                pair, comparison = next(found)
+                self._check_reference(pair, comparison.invalid, calls[n].draw)
+                match = check.judge(
+                    pair.shape.name, comparison.stats, pair.shape.dims, self._limits, self._values(pair)
+                )
+                self.evidence.add(match)
+                if failure is None and not match.passed:
+                    reason = f"{match.reason}{where(self.workload, calls[n].draw)}"
+                    failure = Failure(Status.INCORRECT_NUMERICAL, reason)
+        return failure
+
+    def _expect(self, calls: Sequence[Call], numbers: Sequence[int]) -> None:
+        """Have the reference compute what these calls should have, and see that it left its inputs alone."""
+        if not numbers:
+            return
+        self._reference_s = self._reference.expect_each(
+            SHARED, PRIVATE, [(calls[n].inputs, self._expected[n]) for n in numbers]
+        ) / len(numbers)
+        rows = [self._given(calls[n]) for n in numbers]
+        findings = iter(self._kernels.inspect([row for group in rows for row in group]))
+        for n, group in zip(numbers, rows, strict=True):
+            changed = self._changed_buffer(calls[n], [next(findings) for _ in group])
+            if changed is not None:
+                raise InvalidReference(f"the reference changes its input {changed.shape.name}")
+            self._expected_of[n] = calls[n].draw.number
+
+    def _check_reference(self, pair: Pair, invalid: int, draw: Draw) -> None:
+        if invalid >= 0:
+            value = self._kernels.expected_number(pair.expected, invalid, pair.shape.dtype)
+            reason = check.no_answer(pair.shape.name, value)
+            raise InvalidReference(f"{reason} for inputs of kind {draw.spread}")
+
+    def _values(self, pair: Pair) -> check.Values:
+        dtype = pair.shape.dtype
+
+        def values(index: int) -> tuple[int | float, int | float]:
+            return (
+                self._kernels.number(pair.got, index, dtype),
+                self._kernels.expected_number(pair.expected, index, dtype),
+            )
+
+        return values
+
+    def _call(self, offsets: Sequence[int]) -> Call:
+        """Draw what one slot holds; its buffers lie at `offsets`, tensor inputs first."""
+        draw = self._contents.draw()
+        at = iter(offsets)
+        buffers = [None if shape is None else Buffer(shape, next(at)) for shape in self._in]
+        outputs = tuple(Buffer(shape, next(at)) for shape in self._out)
+        scalars = tuple(0 for _ in self._in) if self._is_custom else draw.scalars
+        poison = tuple(elements.poison(shape.dtype, self._rng) for shape in self._out)
+        return self._with(draw, buffers, scalars, outputs, poison)
+
+    def _with(
+        self,
+        draw: Draw,
+        buffers: Sequence[Buffer | None],
+        scalars: Sequence[Scalar | None],
+        outputs: tuple[Buffer, ...],
+        poison: tuple[int, ...],
+    ) -> Call:
+        inputs = tuple(one_of(b, s) for b, s in zip(buffers, scalars, strict=True))
+        slot = Slot(
+            tuple(i.offset if isinstance(i, Buffer) else i for i in inputs),
+            tuple(buffer.offset for buffer in outputs),
+            self._runtime_axes,
+        )
+        return Call(draw, inputs, outputs, poison, slot)
+
+    def _made(self, call: Call) -> Call:
+        """Let the problem's own code make the inputs of a slot; return it with their scalars."""
+        buffers = [item if isinstance(item, Buffer) else None for item in call.inputs]
+        seed = seed_number(self._seed, f"call {call.draw.number}")
+        made = self._reference.make_inputs(SHARED, self._axes, seed, buffers)
+        scalars = [made.get(name) for name in self.problem.definition.inputs]
+        findings = self._kernels.inspect(self._given(call))
+        self._digests[call.draw.number] = [finding.digest for finding in findings]
+        return self._with(call.draw, buffers, scalars, call.outputs, call.poison)
+
+    def _given(self, call: Call) -> list[bytes]:
+        """Describe the inputs of a call."""
+        return [
+            self._custom(item, call.draw)
+            if self._is_custom
+            else self._contents.region(call.draw, index, self._at(item))
+            for index, item in enumerate(call.inputs)
+            if isinstance(item, Buffer)
+        ]
+
+    def _custom(self, buffer: Buffer, draw: Draw) -> bytes:
+        key = seed_number(self._seed, f"digest {draw.number}")
+        shape = buffer.shape
+        address = self._at(buffer)
+        return region(shape.dtype, address, shape.count, kind=PATTERN, key=key, mode=Mode.DIGEST)
+
+    def _poisoned(self, call: Call, kept: Sequence[Buffer] | None = None) -> list[bytes]:
+        """Describe the outputs of a call: poisoned before it; after it copied to `kept`, or looked at."""
+        return [
+            region(
+                buffer.shape.dtype,
+                self._at(buffer),
+                buffer.shape.count,
+                kind=PATTERN,
+                pattern=repeated(poison, buffer.shape.dtype),
+                source=0 if kept is None else self._aside(kept[index]),
+                mode=Mode.LIGHT if kept is None else Mode.SNAPSHOT,
+            )
+            for index, (buffer, poison) in enumerate(zip(call.outputs, call.poison, strict=True))
+        ]
+
+    def _at(self, buffer: Buffer) -> int:
+        return self._shared.address + buffer.offset
+
+    def _aside(self, buffer: Buffer) -> int:
+        return self._private.address + buffer.offset
+
+    def _reserve(self, nbytes: int) -> int:
+        """Return the offset of private memory that nothing else uses."""
+        offset = self._used_bytes
+        self._used_bytes += _aligned(nbytes)
+        assert self._used_bytes <= self._private.size, "the private arena is too small"
+        return offset
+
+    def _keep(self, data: bytes) -> int:
+        address = self._private.address + self._reserve(len(data))
+        self._kernels.put(address, data)
+        return address
+
+
+def _buffers(inputs: Sequence[Buffer | Scalar]) -> list[Buffer]:
+    return [item for item in inputs if isinstance(item, Buffer)]
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
