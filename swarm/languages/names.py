@@ -10,6 +10,7 @@ from swarm.expressions import Number
 
 MAX_EVALUATIONS = 20_000
 """Of one plan for one call: a plan is not to compute for long."""
+SHOWN_CHARS = 60
 
 
 class Names:
@@ -72,12 +73,18 @@ class Names:
         return value
 
     def told(self, *texts: str) -> str:
-        """Say what the names in `texts` stand for, or all names that are not facts of the device."""
+        """Say what the names in `texts` stand for."""
         needed: set[str] = set()
         for text in texts:
             needed |= expressions.free_names(text, calls=self._calls)
-        pairs = [f"{name} = {self._values[name]}" for name in sorted(needed) if name in self._values]
+        pairs = [
+            f"{name} = {_cut(str(self._values[name]))}" for name in sorted(needed) if name in self._values
+        ]
         return f"with {', '.join(pairs[:8])}" if pairs else ""
 
     def _wrong(self, text: str, what: str, where: str, remedy: str) -> BadInput:
-        return BadInput(f"{text!r} {what} {self.told(text)}".rstrip(), where=where, remedy=remedy)
+        return BadInput(f"{_cut(text)!r} {what} {self.told(text)}".rstrip(), where=where, remedy=remedy)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"

@@ -118,7 +118,7 @@ class _Resolution:
                 self._launch(number, steps)
         if not any(isinstance(step, KernelStep) for step in steps):
             whens = [launch.when for launch in self.plan.launches if launch.when is not None]
-            told = self.names[0].told(*whens)
+            told = self._names(0).told(*whens)
             raise BadInput(f"nothing is launched {told}".rstrip(), where="launch", remedy="let a `when` hold")
         return steps
 

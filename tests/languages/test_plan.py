@@ -321,6 +321,14 @@ WRONG_NUMBERS = {
         LAUNCH + 'when = "n > 4"\n',
         "launch: nothing is launched with n = 4; let a `when` hold",
     ),
+    "nothing to do on a device where more fits": (
+        LAUNCH + 'when = "n > 99 + max_active_blocks(kernel)"\n',
+        "launch: nothing is launched with n = 4; let a `when` hold",
+    ),
+    "a very long expression": (
+        LAUNCH.replace('"n", 1', f'"{" + ".join(["0"] * 100)}", 1'),
+        "launch[0].grid[0]: '0 + 0 + 0 + 0 + 0 + 0 + 0 + 0 + 0 + 0 + 0 + 0 + 0 + 0 + 0 + …' is 0; ",
+    ),
     "bytes outside": (
         LAUNCH + '[[memset]]\ntarget = "y"\nbytes = "cells * 4"\n',
         "memset[0]: bytes 0 to 4096 are not in output:y, which has 2048; set bytes inside it",

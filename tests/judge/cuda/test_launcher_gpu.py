@@ -14,7 +14,7 @@ import pytest
 
 from swarm.device import Device
 from swarm.errors import BadInput
-from swarm.judge.cuda.driver import Context, CudaError, Stream
+from swarm.judge.cuda.driver import Context, CudaError, Event, Stream
 from swarm.judge.cuda.launcher import Launcher
 from swarm.languages import cuda_toolkit
 from swarm.languages.plan import Plan
@@ -421,6 +421,46 @@ def test_an_overlapping_launch_still_sees_what_it_waits_for(bench: Make, context
     """
     x = numbers(300_000)
     assert bench(tables, source).run(x) == [value + 1 for value in reversed(x)]
+
+
+@pytest.mark.parametrize("pdl", ["false", "true"])
+def test_a_call_is_not_over_before_all_of_its_launches(bench: Make, context: Context, pdl: str) -> None:
+    """A launch that overlaps and does not wait could end first: the clock must not stop with it."""
+    needs(context, 90)
+    source = """
+    extern "C" __global__ void slow(float* y) {
+      asm volatile("griddepcontrol.launch_dependents;");
+      unsigned long long start, now;
+      asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+      do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+      while (now - start < 2000000);
+      y[0] = 1;
+    }
+    extern "C" __global__ void fast(float* y) { y[1] = 2; }
+    """
+    tables = f"""
+    [[launch]]
+    kernel = "slow"
+    grid = [1]
+    block = [1]
+    args = ["y"]
+    [[launch]]
+    kernel = "fast"
+    grid = [1]
+    block = [1]
+    args = ["y"]
+    pdl = {pdl}
+    """
+    made = bench(tables, source)
+    made.run([0.0], n=2)
+    prepared = made.launcher.prepare(made.launcher.resolve({"n": 2}, SCALARS), made.addresses)
+    start, end = Event(), Event()
+    start.record(made.stream)
+    made.launcher.enqueue(prepared)
+    end.record(made.stream)
+    end.synchronize()
+    print(f"pdl = {pdl}: {end.us_since(start):.0f} us")
+    assert end.us_since(start) >= 2000
 
 
 TMA = """
