@@ -81,7 +81,9 @@ class ClockChoice:
 class Clocks:
     """The clocks of one job's workloads, shared by all its runners."""
 
-    def __init__(self) -> None:
+    def __init__(self, only: Clock | None = None) -> None:
+        """`only` times all workloads, whatever they take."""
+        self._only = only
         self._offset_ns: float | None = None
         self._choices: dict[Key, ClockChoice] = {}
 
@@ -97,7 +99,11 @@ class Clocks:
 
     def of(self, axes: Mapping[str, int]) -> ClockChoice:
         """Return the choice for the workload with these axes."""
-        return self._choices.setdefault(tuple(sorted(axes.items())), ClockChoice())
+        return self._choices.setdefault(tuple(sorted(axes.items())), ClockChoice(_clock=self._only))
+
+    def doubts(self, axes: Mapping[str, int]) -> str:
+        """Say why the choice for the workload with these axes may favour one side."""
+        return self.of(axes).doubt
 
     def facts(self) -> dict[str, str | float | int]:
         """Say for the record which clocks were used, for how many workloads each, and what is in doubt."""

@@ -8,19 +8,18 @@ stopped.
 
 from __future__ import annotations
 
-import os
 import secrets
 import signal
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from swarm.errors import Refused
 from swarm.judge.cuda import clocks
+from swarm.judge.cuda.artifacts import content, layout_of
 from swarm.judge.cuda.clocks import Clocks, Key
 from swarm.judge.cuda.memory import DeviceArena
 from swarm.judge.cuda.spans import OWN
@@ -34,7 +33,6 @@ from swarm.judge.cuda.wire import (
     UNLOAD,
     Claim,
     Clock,
-    Layout,
     Request,
     pack_load,
     unpack_claims,
@@ -73,12 +71,14 @@ class CudaRunner:
         side: int | None = 0,
         after_failure: Callable[[int], None] | None = None,
         process: Process | None = None,
+        place: int = 0,
     ) -> None:
         """Take a spare runner for `artifact`; a mere kind is a candidate that does nothing.
 
         `memory_bytes` are what the candidate may use on the host. `side` tells apart, in `clocks`, whose
         times are compared; None is nobody's. `after_failure` is called with the id of a process that failed,
-        once it is gone. A `process` that is given is used instead of a spare one.
+        once it is gone. A `process` that is given is used instead of a spare one, and may hold a candidate in
+        each of several places.
         """
         self._artifact = artifact
         self._kind = artifact if isinstance(artifact, Kind) else artifact.kind
@@ -91,6 +91,7 @@ class CudaRunner:
         self._memory_bytes = memory_bytes
         self._timeout_s = timeout_s
         self._is_dirty = dirty
+        self._place = place
         self._failure: Failure | None = None
         self._is_loaded = False
         self._begun: set[Key] = set()
@@ -167,6 +168,7 @@ class CudaRunner:
             spin_ns,
             is_first,
             tuple(self._layout.pack((*slot.inputs, *slot.outputs), slot.axes) for slot in slots),
+            self._place,
         )
         limit_s = (self._timeout_s if timeout_s is None else timeout_s) + len(slots) * spin_ns * SECONDS
         answer = self._exchange(request, limit_s + (FIRST_CALL_S[self._host] if is_first else 0.0))
@@ -220,6 +222,7 @@ class CudaRunner:
                 )
         head = {
             "kind": self._kind,
+            "place": self._place,
             "entry": entry,
             "is_empty": isinstance(self._artifact, Kind),
             "returns_outputs": returns_outputs,
@@ -345,38 +348,3 @@ class CudaControl:
         if self._process is not None:
             self._process.close()
         self._process = self._runner = None
-
-
-def layout_of(problem: Problem) -> Layout:
-    """Return what the words of a slot mean for a problem."""
-    definition = problem.definition
-    specs = definition.inputs | definition.outputs
-    return Layout(
-        names=tuple(specs),
-        dtypes=tuple(str(spec.dtype) for spec in specs.values()),
-        shapes=tuple(
-            ()
-            if spec.shape is None and name in definition.outputs
-            else None
-            if spec.shape is None
-            else tuple(
-                int(dim) if dim.isdecimal() else definition.constants.get(dim, dim) for dim in spec.shape
-            )
-            for name, spec in specs.items()
-        ),
-        outputs=len(definition.outputs),
-        axes=definition.runtime_axes,
-        constants=definition.constants,
-    )
-
-
-def content(path: Path) -> dict[str, bytes]:
-    """Return the files of an artifact by their path in it; a single file is one by its own name."""
-    if path.is_file():
-        return {path.name: path.read_bytes()}
-    found = {}
-    for folder, _, names in os.walk(path):
-        for name in sorted(names):
-            file = Path(folder) / name
-            found[file.relative_to(path).as_posix()] = file.read_bytes()
-    return dict(sorted(found.items()))

@@ -46,28 +46,30 @@ def serve(spec: SimpleNamespace, control: socket.socket) -> None:
         control, wire.HELLO
     )  # the kernel adds our process id, before any code of a candidate has run
     session: Session | None = None
+    places: dict[int, Session] = {}
     try:
         gpu = _start(spec)
         framing.send(control, wire.IDLE + json.dumps({"offset_ns": gpu.event_offset_ns}).encode())
         while True:
             data, fds = framing.receive(control)
-            if session is not None and not data.startswith(wire.CALL):
-                session.close()
-                session = None
-            if data.startswith(wire.LOAD):
-                head, files = wire.unpack_load(data)
-                session = Session(gpu, head, fds)
-                session.load(files)
-                framing.send(control, wire.READY)
-            elif session is None:
-                framing.send(control, wire.READY)
-            else:
-                request = Request.unpack(data, session.layout.slot_bytes)
+            if data.startswith(wire.CALL):
+                request = Request.unpack(data)
+                session = places[request.place]
                 framing.send(control, session.answer(request))
+                continue
+            head, files = wire.unpack_load(data) if data.startswith(wire.LOAD) else ({}, {})
+            for place in [place for place in places if place == head.get("place", place)]:
+                places.pop(place).close()
+            if head:
+                session = None
+                session = places[head["place"]] = Session(gpu, head, fds)
+                session.load(files)
+            framing.send(control, wire.READY)
     except framing.Closed:
         return
     except (Exception, SystemExit) as error:  # whatever a candidate raises is told in its own words
-        print(traceback.format_exc(), flush=True)
+        if not isinstance(error, CudaError | SwarmError):  # those say it all
+            print(traceback.format_exc(), flush=True)
         tag, nonce = (wire.FAULT, b"") if session is None else (session.tag(error), session.nonce)
         text = reason_of(error)[: wire.TEXT_CHARS].encode("utf-8", "replace")
         framing.send(control, tag + nonce + text)

@@ -20,7 +20,7 @@ LOAD, CALL, UNLOAD = b"L", b"C", b"U"
 NONCE_BYTES = 8
 TEXT_CHARS = 4000
 MAX_SLOTS = 64
-_CALL = struct.Struct("<BBHQ")
+_CALL = struct.Struct("<BBBHQ")
 _CLAIM = struct.Struct("<qqqqQqB")
 _LENGTH = struct.Struct("<I")
 
@@ -106,19 +106,22 @@ class Request:
     is_first: bool
     """Of this workload: the first call is made some times before it is timed, so that all of it is loaded."""
     slots: tuple[bytes, ...]
+    place: int = 0
+    """Where the candidate was loaded: a process may hold two, to time them by one and the same clock."""
 
     def pack(self) -> bytes:
-        head = _CALL.pack(self.clock, self.is_first, len(self.slots), self.spin_ns)
+        head = _CALL.pack(self.place, self.clock, self.is_first, len(self.slots), self.spin_ns)
         return CALL + self.nonce + head + b"".join(self.slots)
 
     @classmethod
-    def unpack(cls, data: bytes, slot_bytes: int) -> Request:
+    def unpack(cls, data: bytes) -> Request:
         nonce = data[1 : 1 + NONCE_BYTES]
         at = 1 + NONCE_BYTES
-        clock, is_first, count, spin_ns = _CALL.unpack_from(data, at)
+        place, clock, is_first, count, spin_ns = _CALL.unpack_from(data, at)
         at += _CALL.size
-        slots = tuple(data[at + i * slot_bytes : at + (i + 1) * slot_bytes] for i in range(count))
-        return cls(nonce, Clock(clock), spin_ns, bool(is_first), slots)
+        size = (len(data) - at) // count
+        slots = tuple(data[at + index * size : at + (index + 1) * size] for index in range(count))
+        return cls(nonce, Clock(clock), spin_ns, bool(is_first), slots, place)
 
 
 @dataclass(frozen=True, slots=True)

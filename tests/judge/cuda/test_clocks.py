@@ -70,3 +70,9 @@ def test_the_gpu_waits_for_what_takes_long_to_queue() -> None:
     assert spin_ns(0) == spin_ns(-5) == LEAST_SPIN_NS
     assert spin_ns(1_000_000) == LEAST_SPIN_NS + 2_000_000
     assert spin_ns(10**12) == MAX_SPIN_NS
+
+
+def test_one_clock_may_be_set_for_all() -> None:
+    clocks = Clocks(Clock.EVENTS)
+    clocks.of({"n": 1}).observe(0, 3_000, 1)
+    assert clocks.of({"n": 1}).clock is Clock.EVENTS

@@ -12,6 +12,7 @@ import pytest
 from swarm import sandbox
 from swarm.device import Device
 from swarm.judge.cuda.clocks import Clocks
+from swarm.judge.cuda.pair import pair
 from swarm.judge.cuda.runner import CudaControl
 from swarm.judge.cuda.spares import Host
 from swarm.languages.protocol import Failure, Kind
@@ -136,6 +137,21 @@ def test_events_read_the_same_after_cupti_was_on(bench: GpuBench) -> None:
         assert max(medians) - min(medians) < 300, medians
 
 
+def test_two_plans_in_one_process_are_timed_by_one_clock(bench: GpuBench) -> None:
+    artifacts = bench.artifact(plan()), bench.artifact(plan(KERNEL + "// the same again\n"))
+    one, other = pair(
+        artifacts, bench.problem, bench.arena, bench.spares, memory_bytes=8 << 30, timeout_s=10, dirty=False
+    )
+    with one, other:
+        medians = []
+        for runner in (one, other, one, other):
+            bench.called(runner, 5_000)
+            medians.append(statistics.median(ns for _ in range(10) for ns in bench.called(runner, 5_000)))
+            assert runner.clock == "events"
+        assert one.pid == other.pid
+    assert max(medians) - min(medians) < 150, medians
+
+
 def test_scratch_holds_nothing_of_an_earlier_call(bench: GpuBench) -> None:
     source = KERNEL.replace("float scale, int n", "float* kept, float scale, int n").replace(
         "y[i] = x[i] * scale;", "{ y[i] = kept[i] == 42.f ? 0.f : x[i] * scale; kept[i] = 42.f; }"
@@ -156,27 +172,33 @@ def test_a_host_candidate_is_stopped_between_calls_and_a_plan_is_not(bench: GpuB
             assert (state == "T") is is_stopped
 
 
+DEEP = """
+__device__ __noinline__ float deep(const float* x, int n) {
+  volatile float kept[64];
+  kept[n % 64] = x[n % 7];
+  return n < -(1 << 30) ? kept[3] : deep(x, n - 1) + kept[n % 64 < 0 ? 0 : n % 64];
+}
+"""
 BAD = {
     "illegal address": ("y[1ll << 40] = 0;", "CUDA_ERROR_ILLEGAL_ADDRESS"),
     "misaligned": ("*(float4*)(y + 1) = make_float4(0, 0, 0, 0);", "CUDA_ERROR_MISALIGNED_ADDRESS"),
     "trap": ("__trap();", "CUDA_ERROR_"),
     "endless": ('while (true) asm volatile("");', "did not answer within 3 s"),
-    "stack": ("volatile char deep[1 << 17]; deep[n] = 1; y[0] = deep[i];", ""),
+    "stack": ("y[i] = deep(x, n);", "CUDA_ERROR_"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_failure_has_cuda_s_name_and_the_next_candidate_passes(bench: GpuBench, name: str) -> None:
     code, words = BAD[name]
-    source = KERNEL.replace("y[i] = x[i] * scale;", code)
+    source = DEEP + KERNEL.replace("y[i] = x[i] * scale;", code)
     started = time.monotonic()
     with bench.runner(plan(source), timeout_s=3) as runner:
         claims = runner.call(bench.fill(1000))
-        if name != "stack":
-            assert isinstance(claims, Failure)
-            assert claims.status is (Status.TIMEOUT if name == "endless" else Status.RUNTIME_ERROR)
-            assert words in claims.reason
-            assert runner.call(bench.fill(1000)) == claims
+        assert isinstance(claims, Failure)
+        assert claims.status is (Status.TIMEOUT if name == "endless" else Status.RUNTIME_ERROR)
+        assert words in claims.reason
+        assert runner.call(bench.fill(1000)) == claims
     assert time.monotonic() - started < 20
     with bench.runner(plan()) as runner:
         bench.called(runner, 1000)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm.judge.cuda.runner import content, layout_of
+from swarm.judge.cuda.artifacts import content, layout_of
 from swarm.judge.cuda.wire import (
     NONCE_BYTES,
     Claim,
@@ -67,8 +67,8 @@ def test_a_layout_survives_json() -> None:
 
 def test_a_request_is_read_as_it_was_written() -> None:
     slots = (b"a" * 24, b"b" * 24, b"c" * 24)
-    request = Request(NONCE, Clock.CUPTI, 2**40, True, slots)
-    assert Request.unpack(request.pack(), 24) == request
+    request = Request(NONCE, Clock.CUPTI, 2**40, True, slots, 1)
+    assert Request.unpack(request.pack()) == request
 
 
 def test_claims_are_read_as_they_were_written() -> None:
