@@ -1,4 +1,4 @@
-"""What a runner is told of a problem and of an artifact: both travel by message, so no path is needed there."""
+"""What a runner is told of a problem and of an artifact: by message, so that it needs no path in its box."""
 
 from __future__ import annotations
 
