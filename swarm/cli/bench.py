@@ -144,11 +144,9 @@ def _seed(
     root: RunRoot, problem: Problem, language: str | None, device: str | None
 ) -> tuple[Tree, list[Device]]:
     """Return a seed, and the devices that it runs on."""
-    from swarm.cli.devices import check_language, choose
+    from swarm.cli.devices import choose
     from swarm.config import load_config
 
-    if language is not None:
-        check_language(language)
     choice = choose(device or load_config(root).run.device, language, problem.seeds)
     if choice.language not in problem.seeds:
         raise BadInput(

@@ -41,9 +41,10 @@ class Ending:
 
 
 def roles_of(paths: RunPaths, state: RunState) -> list[Role]:
+    """Return the roles; what is measured on another host has no watcher here."""
     run = ("--run", paths.run)
     return [
-        Role("watch", ("watch", *run), essential=True),
+        *([Role("watch", ("watch", *run), essential=True)] if state.devices else []),
         Role("plan", ("plan", *run), essential=True),
         *(Role(worker, ("worker", worker, *run), essential=False) for worker in state.workers),
     ]
@@ -63,7 +64,7 @@ def work(
         with supervisor:
             try:
                 ending = _until_over(paths, state, supervisor, feed, view)
-                if not ending.fault and not paths.stop.exists():
+                if state.devices and not ending.fault and not paths.stop.exists():
                     _drain(paths, state, supervisor, feed, view)
                 view.say("stopping the roles")
             except KeyboardInterrupt:

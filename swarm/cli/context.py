@@ -61,6 +61,14 @@ def device_option(command: Command) -> Command:
     )(command)
 
 
+def device_model_option(command: Command) -> Command:
+    return click.option(
+        "--device-model",
+        metavar="MODEL",
+        help="What the run is measured on, if that is elsewhere, for example nvidia-h200.",
+    )(command)
+
+
 def root_of(ctx: click.Context) -> RunRoot:
     """Return the run root that `--root`, or else the current folder, lies in."""
     chosen = ctx.find_root().obj

@@ -31,9 +31,16 @@ class Choice:
     """What is measured on, and the language whose seeds are measured."""
 
     devices: list[Device]
+    """Empty if they are on another host."""
+    device_model: str
     language: str
     remark: str
     """One line for whoever did not choose all of it."""
+
+    @property
+    def device(self) -> Device:
+        """The first of them; or what is known of one that is elsewhere."""
+        return self.devices[0] if self.devices else Device("cuda", self.device_model, "", ())
 
 
 def choose(name: str | None, language: str | None, seeds: Collection[str]) -> Choice:
@@ -41,7 +48,7 @@ def choose(name: str | None, language: str | None, seeds: Collection[str]) -> Ch
 
     With nothing said, a GPU that is here is used if there is a seed that runs on it.
     """
-    name, language = _said(name), _said(language)
+    name, language = _said(name), _known(language)
     remark = ""
     if language is None:
         if name is not None:
@@ -54,7 +61,7 @@ def choose(name: str | None, language: str | None, seeds: Collection[str]) -> Ch
         if name is None and known != ON_CPU and not runs_on(language, "cuda"):
             remark = "; the GPU is not used: there is no seed for it"
     devices = chosen_devices(name, language)
-    return Choice(devices, language, f"{language} on {describe(devices)}{remark}")
+    return Choice(devices, devices[0].model, language, f"{language} on {describe(devices)}{remark}")
 
 
 def chosen_devices(name: str | None, language: str | None = None) -> list[Device]:
@@ -82,10 +89,19 @@ def seeds_of(root: RunRoot, problems: Sequence[str] = ("*",)) -> set[str]:
     return {folder.name for name in problems for folder in root.problems.glob(f"{name}/seed/*/")}
 
 
-def check_language(language: str) -> None:
-    """Raise BadInput unless there is such a language."""
-    if language not in (*ON_CPU, *ON_GPU):
-        raise BadInput(f"no language {language!r}", remedy=suggest(language, {*ON_CPU, *ON_GPU}))
+def choose_elsewhere(model: str, language: str | None, seeds: Collection[str]) -> Choice:
+    """Return the choice of a run whose GPUs are on another host, reached by bundles."""
+    from swarm.peaks_table import model_of
+
+    language, model = _known(language), model_of(model)
+    if language is None:
+        language = next((one for one in ON_GPU if one in seeds), ON_GPU[0])
+    if not runs_on(language, "cuda"):
+        raise BadInput(
+            f"{language} does not run on a GPU", where="--device-model", remedy="name another --language"
+        )
+    remark = f"{language}, measured elsewhere on {model}: `swarm pending --bundle FILE` takes it there"
+    return Choice([], model, language, remark)
 
 
 def describe(devices: Sequence[Device]) -> str:
@@ -115,6 +131,14 @@ def open_pool(root: RunRoot, devices: Sequence[Device]) -> LocalPool:
 
 def _said(text: str | None) -> str | None:
     return None if text in (None, "", AUTO) else text
+
+
+def _known(language: str | None) -> str | None:
+    """Return a language that was asked for; BadInput if there is none of this name."""
+    known = tuple(dict.fromkeys((*ON_CPU, *ON_GPU)))
+    if _said(language) not in (None, *known):
+        raise BadInput(f"no language {language!r}", where="--language", remedy=suggest(str(language), known))
+    return _said(language)
 
 
 def _fitting(language: str | None) -> list[Device]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from swarm.cli.context import check_hub, device_option, root_of, run_of, run_option
+from swarm.cli.context import check_hub, device_model_option, device_option, root_of, run_of, run_option
 from swarm.cli.leash import take_leash
 from swarm.errors import BadInput, Refused
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from swarm.role import Stop
 
 log = logging.getLogger(__name__)
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +43,6 @@ class Post:
     stop: Stop
     problems: tuple[str, ...] | None
     """Those the run was started with; None, for all, if it was not started by `swarm run`."""
-
-
-def device_model_option(command: Command) -> Command:
-    return click.option(
-        "--device-model",
-        metavar="MODEL",
-        help="What the run is measured on, if that is elsewhere, for example nvidia-h200.",
-    )(command)
 
 
 @click.command()
@@ -151,6 +141,7 @@ def _on_duty(
     from swarm.device import cores_beside
     from swarm.hub import Hub
     from swarm.ledger import Ledger
+    from swarm.peaks_table import model_of
     from swarm.role import Stop
 
     paths, root = run_of(ctx, run_name), root_of(ctx)
@@ -169,7 +160,7 @@ def _on_duty(
             f"run {paths.run!r} is being stopped", where=str(paths.stop), remedy="wait, or delete it"
         )
     with Hub(paths) as hub, Ledger(paths) as ledger:
-        model = device_model or _model(started, devices)
+        model = model_of(device_model) if device_model else _model(started, devices)
         problems = None if started is None else started.problems
         yield Post(root, paths, hub, ledger, devices, model, stop, problems)
 

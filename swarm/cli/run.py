@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from swarm.cli.context import Positive, device_option, json_option, root_of, run_of, run_option
+from swarm.cli.context import (
+    Positive,
+    device_model_option,
+    device_option,
+    json_option,
+    root_of,
+    run_of,
+    run_option,
+)
 from swarm.errors import BadInput
 
 if TYPE_CHECKING:
     from swarm.cli.devices import Choice
-    from swarm.config import Config
     from swarm.layout import RunPaths, RunRoot
 
 
@@ -38,6 +45,7 @@ class Order:
     "--language", help="Which seeds to start from: cuda, cuda_cpp, cute_dsl, triton, pytorch or cpp."
 )
 @device_option
+@device_model_option
 @click.option("--workers", type=click.IntRange(1, 256), help="How many work side by side.")
 @click.option("--problems", metavar="A,B", help="Names or patterns, separated by commas.")
 @click.option("--minutes", type=Positive(), help="When to stop, from now on.")
@@ -49,6 +57,7 @@ def run(
     agent: str | None,
     language: str | None,
     device: str | None,
+    device_model: str | None,
     workers: int | None,
     problems: str | None,
     minutes: float | None,
@@ -57,48 +66,36 @@ def run(
     """Run the swarm until time is up, and print the scoreboard.
 
     What is not given comes from swarm.toml. A run of the same name is continued. Where there is a GPU, it is
-    used; --device cpu leaves it alone.
+    used; --device cpu leaves it alone. With --device-model nothing is measured here: see `swarm pending`.
     """
+    from swarm.config import choose_problems, load_config
     from swarm.locks import held
 
     root, paths = root_of(ctx), run_of(ctx, run_name)
-    order = _order(root, agent, language, device, workers, problems, minutes)
-    with held(paths.lock("run"), timeout_s=0, purpose="swarm run"):
-        _run(root, paths, order, as_json)
-
-
-def _order(
-    root: RunRoot,
-    agent: str | None,
-    language: str | None,
-    device: str | None,
-    workers: int | None,
-    problems: str | None,
-    minutes: float | None,
-) -> Order:
-    from swarm.config import choose_problems, load_config
-
     config = load_config(root)
     patterns = config.run.problems if problems is None else tuple(filter(None, problems.split(",")))
     names = choose_problems(patterns, root.problems)
-    return Order(
+    order = Order(
         agent or config.run.agent,
-        _choice(root, config, language, device, names),
+        _choice(root, language or config.run.language, device or config.run.device, device_model, names),
         workers or config.run.workers,
         minutes or config.run.minutes,
         names,
         config.budget.baseline_s,
     )
+    with held(paths.lock("run"), timeout_s=0, purpose="swarm run"):
+        _run(root, paths, order, as_json)
 
 
 def _choice(
-    root: RunRoot, config: Config, language: str | None, device: str | None, names: Sequence[str]
+    root: RunRoot, language: str, device: str, device_model: str | None, names: Sequence[str]
 ) -> Choice:
-    from swarm.cli.devices import check_language, choose, seeds_of
+    from swarm.cli.devices import choose, choose_elsewhere, seeds_of
 
-    if language is not None:
-        check_language(language)
-    return choose(device or config.run.device, language or config.run.language, seeds_of(root, names))
+    seeds = seeds_of(root, names)
+    if device_model is not None:
+        return choose_elsewhere(device_model, language, seeds)
+    return choose(device, language, seeds)
 
 
 def _run(root: RunRoot, paths: RunPaths, order: Order, as_json: bool) -> None:
@@ -114,30 +111,31 @@ def _run(root: RunRoot, paths: RunPaths, order: Order, as_json: bool) -> None:
 
     started_s = time.time()
     deadline_s = started_s + 60 * order.minutes
-    devices, language = order.choice.devices, order.choice.language
+    choice = order.choice
     available = os.sched_getaffinity(0)
     paths.stop.unlink(missing_ok=True)
     with terminable(), Hub(paths) as hub, Ledger(paths) as ledger:
         with View(started_s, deadline_s, order.problems) as view:
-            view.say(order.choice.remark)
-            ready, broken = open_epochs(root, hub, devices[0], language, order.problems, view)
+            view.say(choice.remark)
+            ready, broken = open_epochs(root, hub, choice.device, choice.language, order.problems, view)
             if not ready:
                 raise BadInput(f"none of {len(order.problems)} problems can be run", remedy="see above")
-            measure_references(root, devices[0], ready, order.baseline_s, view)
+            if choice.devices:
+                measure_references(root, choice.device, ready, order.baseline_s, view)
             workers = tuple(f"w{number}" for number in range(1, order.workers + 1))
             names = tuple(problem.name for problem in ready)
             now = state.RunState(
                 order.agent,
-                language,
+                choice.language,
                 workers,
                 names,
                 started_s,
                 deadline_s,
-                devices[0].model,
-                tuple(devices),
+                choice.device_model,
+                tuple(choice.devices),
             )
             state.save(paths, now)
-            ending = work(paths, now, hub, ledger, view, confine_to=cores_beside(devices))
+            ending = work(paths, now, hub, ledger, view, confine_to=cores_beside(choice.devices))
         os.sched_setaffinity(0, available)
         publish(root, paths, hub, ledger, as_json=as_json, with_pictures=not ending.interrupted)
     check_ending(ending)

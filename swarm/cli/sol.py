@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from swarm.cli.context import (
+    device_option,
     json_option,
     load_chosen,
     print_json,
@@ -23,8 +24,10 @@ from swarm.cli.context import (
 from swarm.errors import BadInput
 
 if TYPE_CHECKING:
+    from swarm.device import Device
     from swarm.judge.limit import Limit
     from swarm.judge.reference import References
+    from swarm.layout import RunRoot
     from swarm.problem import Problem
     from swarm.sol import Peaks
     from swarm.workload import Workload
@@ -37,34 +40,34 @@ if TYPE_CHECKING:
 @click.option(
     "--device-model",
     metavar="MODEL",
-    help="Of this GPU, which need not be here, for example nvidia-h200; otherwise of this machine.",
+    help="Of this GPU, which need not be here, for example nvidia-h200; otherwise of a --device that is.",
 )
+@device_option
 @json_option
 @click.pass_context
-def sol(ctx: click.Context, names: tuple[str, ...], device_model: str | None, as_json: bool) -> None:
+def sol(
+    ctx: click.Context, names: tuple[str, ...], device_model: str | None, device: str | None, as_json: bool
+) -> None:
     """Show the peaks of a device and the limit of every workload.
 
     All problems if none is named.
     """
     from swarm.cli.devices import peaks_of
-    from swarm.device import Device, cpu_device
+    from swarm.device import cpu_device
     from swarm.judge.reference import InvalidReference, References
-    from swarm.peaks_table import model_of
 
-    root, device = root_of(ctx), cpu_device()
-    counting = device
-    if device_model is not None and device_model != device.model:
-        device = Device("cuda", model_of(device_model), "", ())
+    root = root_of(ctx)
+    of = _device(root, device_model, device)
     problems, broken = load_chosen(root, names)
     with (
         stderr().status("counting what the references compute"),
-        References(counting) as references,
+        References(cpu_device()) as references,
     ):
-        peaks = peaks_of(root, device)
+        peaks = peaks_of(root, of)
         rows: list[Row] = []
         for problem in problems:
             try:
-                for workload in problem.workloads_on(device):
+                for workload in problem.workloads_on(of):
                     limit = _limit(problem, workload, peaks, references)
                     rows.append((problem.name, workload.uuid, limit))
             except BadInput as error:
@@ -77,6 +80,19 @@ def sol(ctx: click.Context, names: tuple[str, ...], device_model: str | None, as
     else:
         _print(peaks, rows)
     raise_left_out(broken)
+
+
+def _device(root: RunRoot, model: str | None, name: str | None) -> Device:
+    """Return the device that is meant; one that is known by its model alone need not be here."""
+    from swarm.cli.devices import chosen_devices
+    from swarm.config import load_config
+    from swarm.device import Device, cpu_device
+    from swarm.peaks_table import model_of
+
+    if model is None:
+        return chosen_devices(name or load_config(root).run.device)[0]
+    cpu = cpu_device()
+    return cpu if model == cpu.model else Device("cuda", model_of(model), "", ())
 
 
 def _limit(problem: Problem, workload: Workload, peaks: Peaks, references: References) -> Limit:

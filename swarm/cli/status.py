@@ -21,8 +21,10 @@ from swarm.report.render import microseconds
 if TYPE_CHECKING:
     from rich.console import Group
 
+    from swarm.cli.state import RunState
     from swarm.layout import RunPaths
     from swarm.locks import Owner
+    from swarm.role import Beat
 
 PACE_WINDOW_S = 300.0
 REFRESH_S = 1.0
@@ -117,6 +119,8 @@ def snapshot(paths: RunPaths) -> dict[str, Any]:
 
     check_hub(paths)
     now_s = time.time()
+    alive = beats(paths)
+    started = _started(paths)
     fault = None
     try:
         table = board.read(paths.board)
@@ -140,22 +144,42 @@ def snapshot(paths: RunPaths) -> dict[str, Any]:
         "board_fault": fault,
         "roles": [
             {"role": b.role, "pid": b.pid, "alive": b.is_alive, "age_s": round(now_s - b.at_s, 1), **b.facts}
-            for b in beats(paths).values()
+            for b in alive.values()
         ],
+        "device_model": None if started is None else started.device_model,
+        "devices": _devices(started, alive.get("watcher")),
         "verdicts": len(facts),
         "verdicts_per_minute": round(len(recent) / (PACE_WINDOW_S / 60), 2),
         "measured_s": round(sum(f.measured_s for f in facts), 1),
-        "left_s": _left_s(paths, now_s),
+        "left_s": None if started is None else max(0.0, round(started.deadline_s - now_s, 1)),
     }
 
 
-def _left_s(paths: RunPaths, now_s: float) -> float | None:
+def _started(paths: RunPaths) -> RunState | None:
     from swarm.cli import state
 
     try:
-        return max(0.0, round(state.load(paths).deadline_s - now_s, 1))
+        return state.load(paths)
     except BadInput:
         return None  # its roles were started one by one
+
+
+def _devices(started: RunState | None, watcher: Beat | None) -> list[dict[str, Any]]:
+    """Return what each device does, as far as the run's record and the watcher's last beat tell."""
+    known = {} if started is None else {device.uuid: device.model for device in started.devices}
+    said = [] if watcher is None else watcher.facts.get("devices", [])
+    busy = {str(one["uuid"]): one for one in said}
+    is_alive = watcher is not None and watcher.is_alive
+    return [
+        {
+            "device": uuid,
+            "model": known.get(uuid),
+            "job": busy[uuid]["job"] if uuid in busy and is_alive else None,
+            "done": busy[uuid]["done"] if uuid in busy else 0,
+            "busy_s": busy[uuid]["busy_s"] if uuid in busy else 0.0,
+        }
+        for uuid in (busy or known)
+    ]
 
 
 def _render(now: dict[str, Any]) -> Group:
@@ -172,9 +196,15 @@ def _render(now: dict[str, Any]) -> Group:
         parts.append(Text(f"no new assignments: {now['board_fault']}", style="red"))
     for role in now["roles"]:
         parts += [Text(str(fault), style="yellow") for fault in role.get("faults", ()) if role["alive"]]
+    if now["device_model"] and not now["devices"]:
+        parts.append(
+            Text(f"measured elsewhere, on {now['device_model']}: swarm pending --bundle", style="dim")
+        )
     parts += [Text(), _table(now["problems"], PROBLEM_COLUMNS)]
     parts += [Text(), _table(now["workers"], ("worker", "state", "branch"))]
     parts += [Text(), _table(now["roles"], ("role", "pid", "alive", "age_s"))]
+    if now["devices"]:
+        parts += [Text(), _table(now["devices"], ("device", "model", "job", "done", "busy_s"))]
     return Group(*parts)
 
 
@@ -207,8 +237,10 @@ def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> Any:
 def _cell(column: str, value: object) -> str:
     if value is None:
         return "–"
-    if column == "champion":
+    if column in ("champion", "job"):
         return str(value)[:10]
+    if column == "busy_s":
+        return f"{value:.0f}"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return microseconds(value) if isinstance(value, float) else str(value)
