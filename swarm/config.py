@@ -6,11 +6,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from swarm.errors import BadInput
 from swarm.layout import RunRoot, check_name
-from swarm.schema import Float, Frozen, Int, decode, parse, read_toml, suggest, toml_fields
+from swarm.schema import Float, Frozen, Int, decode, parse, read_toml, shown, suggest, toml_fields, wrong
 from swarm.solution import Language
 
 Positive = Annotated[Float, Field(gt=0, allow_inf_nan=False)]
@@ -21,13 +21,21 @@ class RunDefaults(Frozen):
 
     name: str = "local"
     agent: Literal["tuner"] = "tuner"
-    language: Language | Literal["auto"] = "auto"
+    language: str = "auto"
     """auto: `cuda` where a GPU is and a seed for it, otherwise what the device runs."""
     device: str = Field(default="auto", min_length=1)
     """auto: what the language runs on; otherwise as `--device` names them."""
     workers: Int = Field(default=2, ge=1, le=256)
     minutes: Positive = 3.75
     problems: tuple[str, ...] = Field(default=("*",), min_length=1)
+
+    @field_validator("language", mode="before")
+    @classmethod
+    def _known_language(cls, raw: object) -> object:
+        known = ("auto", *Language)
+        if raw not in known:
+            raise wrong("", f"language {shown(raw)} is unknown", suggest(str(raw), known))
+        return raw
 
 
 class Budget(Frozen):

@@ -235,6 +235,58 @@ def test_a_broken_problem_does_not_keep_the_limits_of_the_others_back(root: Path
     assert "raising: KeyError: 'no'" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("kernel", "code", "status"),
+    [(None, 0, "PASSED"), ("int x\n", 1, "COMPILE_ERROR"), ("#include <fstream>\n", 1, "INVALID_SOLUTION")],
+)
+def test_bench_says_by_its_exit_code_whether_the_candidate_held(
+    root: Path, kernel: str | None, code: int, status: str
+) -> None:
+    solution = root / "problems" / "double" / "seed" / "cpp"
+    if kernel is not None:
+        (solution / "kernel.cpp").write_text(kernel)
+    done = swarm("bench", "double", "--solution", str(solution), "--json")
+    assert done.returncode == code, done.stderr + done.stdout
+    assert json.loads(done.stdout)["status"] == status
+    assert "on the CPU (" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("bench double --language cuda", "cuda runs on a GPU only, and CUDA_VISIBLE_DEVICES hides every GPU"),
+        ("bench double --device cuda", "CUDA_VISIBLE_DEVICES hides every GPU; `swarm doctor`"),
+        ("bench double --device tpu", "--device: no device 'tpu'; there is only cpu: CUDA_VISIBLE_DEVICES"),
+        ("bench double --language cuba", "--language: no language 'cuba'; did you mean 'cuda'?"),
+        ("run --language triton", "triton runs on a GPU only, and CUDA_VISIBLE_DEVICES hides every GPU"),
+        ("run --device cuda:0", "CUDA_VISIBLE_DEVICES hides every GPU; `swarm doctor`"),
+        ("run --device cpu --language cuda", "device cpu: cuda does not run on the CPU; give --device cuda"),
+        ("baseline --device cuda", "CUDA_VISIBLE_DEVICES hides every GPU; `swarm doctor`"),
+        ("sol --device cuda", "CUDA_VISIBLE_DEVICES hides every GPU; `swarm doctor`"),
+    ],
+)
+def test_a_device_that_is_not_there_is_one_line(
+    root: Path, capsys: pytest.CaptureFixture[str], words: str, message: str
+) -> None:
+    capsys.readouterr()
+    assert cli.main(words.split()) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"swarm: {message}") and said.count("\n") == 1
+
+
+def test_the_device_of_swarm_toml_is_what_the_option_overrides(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "swarm.toml").write_text('[run]\ndevice = "cuda"\n')
+    capsys.readouterr()
+    assert cli.main(["sol", "--json"]) == 1
+    assert "hides every GPU" in capsys.readouterr().err
+    assert cli.main(["sol", "--device", "cpu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["peaks"]["device_model"].endswith("core")
+    monkeypatch.setenv("SWARM_DEVICE", "cpu")
+    assert cli.main(["sol", "--json"]) == 0
+
+
 def swarm(*words: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own: some of them change theirs."""
     return subprocess.run(

@@ -24,6 +24,10 @@ def test_the_file_of_the_project_says_what_an_empty_one_means() -> None:
         ("\n[runs]\n", "swarm.toml:2: runs: unknown field; did you mean 'run'?"),
         ('[run]\nagent = "oracle"\n', "swarm.toml:2: run.agent: 'oracle' is not allowed; it must be 'tuner'"),
         (
+            '[run]\nlanguage = "cuba"\n',
+            "swarm.toml:2: run.language: language 'cuba' is unknown; did you mean 'cuda'?",
+        ),
+        (
             "[run]\nminutes = true\n",
             "swarm.toml:2: run.minutes: true is not allowed; it must be a valid number",
         ),

@@ -43,8 +43,9 @@ class Ending:
 def roles_of(paths: RunPaths, state: RunState) -> list[Role]:
     """Return the roles; what is measured on another host has no watcher here."""
     run = ("--run", paths.run)
+    watch = ("watch", *run)
     return [
-        *([Role("watch", ("watch", *run), essential=True)] if state.devices else []),
+        *([Role("watch", (*watch, "--device", state.device), essential=True)] if state.devices else []),
         Role("plan", ("plan", *run), essential=True),
         *(Role(worker, ("worker", worker, *run), essential=False) for worker in state.workers),
     ]

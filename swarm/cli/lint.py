@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from swarm.cli.context import json_option, print_json, root_of, stderr, stdout
-from swarm.errors import BadInput, SwarmError
+from swarm.errors import BadInput, Refused, SwarmError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from swarm.layout import RunRoot
     from swarm.problem import Problem
     from swarm.protocol import Protocol
+
+ABSENT_MODEL, ABSENT_ARCH = "nvidia-h100-80gb-hbm3", "sm_90a"
+"""What device code is compiled for where no GPU is."""
 
 
 @click.command()
@@ -50,9 +53,7 @@ def lint(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
             task = progress.add_task(name)
             try:
                 problem = load_problem(root.problem(name))
-                found[name] = [
-                    {"is_weak": True, "text": text} for text in _seeds(root, problem, protocol, device)
-                ]
+                found[name] = list(_seeds(root, problem, protocol, device))
                 findings = try_out(problem, protocol.tests, references)
                 found[name] += [{"is_weak": f.is_weak, "text": str(f)} for f in findings]
             except SwarmError as error:
@@ -68,18 +69,36 @@ def lint(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
         raise BadInput(f"not sound: {', '.join(bad)}", where="problems", remedy="see what was found above")
 
 
-def _seeds(root: RunRoot, problem: Problem, protocol: Protocol, device: Device) -> Iterator[str]:
-    """Say of each seed that does not build where and why."""
+def _seeds(root: RunRoot, problem: Problem, protocol: Protocol, cpu: Device) -> Iterator[dict[str, object]]:
+    """Say of each seed that does not build where and why, or why that could not be tried."""
     from swarm.judge.build import Frozen, build
     from swarm.languages.protocol import Failure
 
     for language, files in sorted(problem.seeds.items()):
         where = f"{problem.name}/seed/{language}"
-        built = build(files, Frozen(problem, protocol), device, root.build_cache)
+        try:
+            built = build(files, Frozen(problem, protocol), _target(language, cpu), root.build_cache)
+        except Refused as error:  # the machine lacks the compiler: that is no fault of the seed
+            yield {"is_weak": False, "text": f"{where} was not compiled: {error}"}
+            continue
         if isinstance(built, Failure):
-            yield f"{where}: {built.reason.removeprefix('solution/')}"
+            yield {"is_weak": True, "text": f"{where}: {built.reason.removeprefix('solution/')}"}
         elif (named := built.manifest.language.value) != language:
-            yield f"{where}: solution.toml: language {named!r} does not fit the folder; write {language!r}"
+            wrong = f"language {named!r} does not fit the folder; write {language!r}"
+            yield {"is_weak": True, "text": f"{where}: solution.toml: {wrong}"}
+
+
+def _target(language: str, cpu: Device) -> Device:
+    """Return what to compile a seed for: the CPU, a GPU that is here, or one that is not."""
+    from swarm.cli.devices import chosen_devices
+    from swarm.device import Device, runs_on
+
+    if runs_on(language, cpu.kind):
+        return cpu
+    try:
+        return chosen_devices(None, language)[0]
+    except Refused:
+        return Device("cuda", ABSENT_MODEL, "", cpu.cores, ABSENT_ARCH)
 
 
 def _print(name: str, findings: list[dict[str, object]]) -> None:

@@ -167,18 +167,18 @@ def _on_duty(
 
 def _devices_here(root: RunRoot, started: RunState | None, device: str | None) -> tuple[Device, ...]:
     """Return the devices of this host to measure on."""
-    from swarm.cli.devices import choose, chosen_devices, seeds_of
+    from swarm.cli.devices import choose, seeds_of
     from swarm.config import load_config
 
-    if device is None and started is not None:
-        if not started.devices:
-            raise Refused(
-                f"this run is measured elsewhere, on {started.device_model}",
-                remedy="take it there by `swarm pending --bundle`, or name a --device of this host",
-            )
-        return tuple(chosen_devices(started.device, started.language))
     config = load_config(root).run
-    return tuple(choose(device or config.device, config.language, seeds_of(root)).devices)
+    if started is None:
+        return tuple(choose(device or config.device, config.language, seeds_of(root)).devices)
+    if device is None and not started.devices:
+        raise Refused(
+            f"this run is measured elsewhere, on {started.device_model}",
+            remedy="take it there by `swarm pending --bundle`, or name a --device of this host",
+        )
+    return tuple(choose(device or started.device, started.language, ()).devices)
 
 
 def _devices_to_spare(
