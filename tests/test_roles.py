@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from swarm.cli import main as cli
+from swarm.cli import state
+from swarm.device import Device
 from swarm.layout import RunPaths
-from swarm.role import beats
+from swarm.role import beat, beats
 from tests.support import REPOSITORY, Swarm, make_root
 
 
@@ -59,6 +61,28 @@ def test_planner_and_worker_meet_on_the_board(paths: RunPaths, capsys: pytest.Ca
         assert {r["role"] for r in now["roles"] if r["alive"]} == {"planner", "worker-w1"}
         assert cli.main(["status"]) == 0
         assert "work/rope/w1-1" in capsys.readouterr().out
+
+
+def test_status_shows_what_each_device_does(paths: RunPaths, capsys: pytest.CaptureFixture[str]) -> None:
+    gpus = tuple(Device("cuda", "nvidia-h200", f"GPU-{n}", (n,), "sm_90a") for n in (1, 2))
+    now = time.time()
+    state.save(paths, state.RunState("tuner", "cuda", (), ("rope",), now, now + 60, "nvidia-h200", gpus))
+    assert state.load(paths).devices == gpus
+    assert cli.main(["status", "--json"]) == 0
+    idle = json.loads(capsys.readouterr().out)["devices"]
+    assert [(one["device"], one["job"], one["done"]) for one in idle] == [
+        ("GPU-1", None, 0),
+        ("GPU-2", None, 0),
+    ]
+    said = [{"uuid": "GPU-1", "job": None, "done": 4, "busy_s": 8.0}]
+    said += [{"uuid": "GPU-2", "job": "e5" * 16, "done": 3, "busy_s": 7.25}]
+    beat(paths, "watcher", now, devices=said)
+    assert cli.main(["status", "--json"]) == 0
+    one, two = json.loads(capsys.readouterr().out)["devices"]
+    assert one == {"device": "GPU-1", "model": "nvidia-h200", "job": None, "done": 4, "busy_s": 8.0}
+    assert (two["job"], two["busy_s"]) == ("e5" * 16, 7.25)
+    assert cli.main(["status"]) == 0
+    assert "GPU-2   nvidia-h200  e5e5e5e5e5" in capsys.readouterr().out
 
 
 def test_sigterm_ends_a_role_with_exit_code_0(paths: RunPaths) -> None:
