@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from swarm import solution
-from swarm.device import Device
+from swarm.device import Device, runs_on
 from swarm.errors import BadInput
 from swarm.job import Job
 from swarm.languages.cpp import Cpp
@@ -24,16 +24,6 @@ from swarm.solution import Manifest, load_manifest, validate_tree
 from swarm.verdict import Status
 
 COORDINATION = "COORDINATION.md"
-CPU, GPU = "cpu", "cuda"
-RUNS_ON = {
-    solution.Language.CPP: (CPU,),
-    solution.Language.PYTORCH: (CPU, GPU),
-    solution.Language.CUDA: (GPU,),
-    solution.Language.CUDA_CPP: (GPU,),
-    solution.Language.TRITON: (GPU,),
-    solution.Language.CUTE_DSL: (GPU,),
-}
-"""The kinds of device that a language is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +57,10 @@ def build(files: Mapping[str, bytes], rules: Frozen, device: Device, cache: Path
         manifest = load_manifest(files)
     except BadInput as error:
         return Failure(Status.INVALID_SOLUTION, str(error))
-    if device.kind not in RUNS_ON[manifest.language]:
-        kinds = " or ".join(RUNS_ON[manifest.language])
+    if not runs_on(manifest.language, device.kind):
         return Failure(
-            Status.INVALID_SOLUTION, f"language {manifest.language} runs on {kinds}, not on {device.model}"
+            Status.INVALID_SOLUTION,
+            f"language {manifest.language} does not run on a {device.kind}; the device is {device.model}",
         )
     limits = CompileLimits(rules.protocol.rules.compile_timeout_s, int(rules.protocol.rules.memory_gib * GIB))
     made = language(manifest).compile(files, manifest, rules.problem, device, cache, limits)

@@ -12,6 +12,7 @@ from swarm.device import Device
 from swarm.languages.kept import keep
 from swarm.languages.protocol import Artifact, CompileLimits, Failure, Kind
 from swarm.problem import Problem
+from swarm.scan import PARAMS_MODULE
 from swarm.solution import Manifest
 from swarm.verdict import Status
 
@@ -32,8 +33,15 @@ class PythonHost:
         for name, data in sources.items():
             if fault := syntax_fault(name, data):
                 return Failure(Status.COMPILE_ERROR, fault)
+        sources[f"{PARAMS_MODULE}.py"] = params_module(manifest.params)
         assert manifest.entry is not None  # the manifest's own rule for host languages
         return Artifact(Kind.PYTHON, keep(sources, cache / "sources"), manifest.entry)
+
+
+def params_module(params: Mapping[str, int | float | str]) -> bytes:
+    """Return the module that sources take their [params] from; words are strings."""
+    lines = "".join(f"{name} = {value!r}\n" for name, value in params.items())
+    return f'"""[params] of solution.toml."""\n\n{lines}'.encode()
 
 
 def syntax_fault(name: str, data: bytes) -> str | None:
