@@ -80,7 +80,7 @@ def check_plan(plan: Plan, given: Iterable[Case], facts: StaticFacts, kernels: I
     try:
         for case in given:
             for is_full in (False, True):
-                calls = resolve(plan, case.axes, case.scalars, _Guess(facts, known, is_full), case.guesses)
+                calls = resolve(plan, case.axes, case.scalars, Guess(facts, known, is_full), case.guesses)
                 for step in calls.steps:
                     if isinstance(step, KernelStep):
                         info = _info(known, step.variant, step.kernel, f"launch[{step.launch}]")
@@ -92,7 +92,7 @@ def check_plan(plan: Plan, given: Iterable[Case], facts: StaticFacts, kernels: I
         raise BadInput(error.what, where=f"{WHERE}{error.where}", remedy=error.remedy) from None
 
 
-class _Guess:
+class Guess:
     """Stands in for a device: each occupancy is either 1 or the most that registers and memory allow."""
 
     def __init__(self, facts: StaticFacts, kernels: Kernels, is_full: bool) -> None:

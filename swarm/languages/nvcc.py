@@ -98,7 +98,7 @@ def kernels(built: toolchain.Built) -> tuple[KernelInfo, ...]:
     """Return what the kernels in a shared object need, by the cubins inside it."""
     told = spills(built.log)
     found: dict[str, KernelInfo] = {}
-    for data in _cubins(built.path.read_bytes()):
+    for data in cubins(built.path.read_bytes()):
         for symbol, entry in cubin.kernels(data).items():
             stores, loads = told.get(symbol, (0, 0))
             found[symbol] = KernelInfo(
@@ -121,7 +121,7 @@ def library(name: str) -> list[str]:
     return [] if name == "cuda" else [f"-l{name}"]
 
 
-def _cubins(data: bytes) -> list[bytes]:
+def cubins(data: bytes) -> list[bytes]:
     """Return the cubins that lie uncompressed in an object; what only looks like one is left out."""
     found = []
     at = data.find(ELF, 1)

@@ -20,7 +20,9 @@ PARAMS = '[params]\nBLOCK = 64\nSCALE = 0.5\nKIND = "fast"\n'
 
 
 def laid_out(cache: Path, name: str, source: str, params: str = PARAMS) -> Artifact | Failure:
-    manifest = f'language = "{name}"\nsources = ["kernel.py", "deep/part.py"]\nentry = "kernel.py::run"\n{params}'
+    manifest = (
+        f'language = "{name}"\nsources = ["kernel.py", "deep/part.py"]\nentry = "kernel.py::run"\n{params}'
+    )
     tree = {"solution.toml": manifest.encode(), "kernel.py": source.encode(), "deep/part.py": b"X = 1\n"}
     parsed = load_manifest(tree)
     some = problem_from_files(problem_files(), "scale_rows")
@@ -39,7 +41,10 @@ def test_the_sources_lie_beside_their_parameters(name: str, tmp_path: Path) -> N
 
 
 def test_other_parameters_are_another_artifact(tmp_path: Path) -> None:
-    found = [laid_out(tmp_path, "triton", "", params) for params in (PARAMS, PARAMS.replace("64", "32"), "", PARAMS)]
+    found = [
+        laid_out(tmp_path, "triton", "", params)
+        for params in (PARAMS, PARAMS.replace("64", "32"), "", PARAMS)
+    ]
     paths = [one.path for one in found if isinstance(one, Artifact)]
     assert len(paths) == 4 and len(set(paths)) == 3 and paths[0] == paths[3]
 
