@@ -16,6 +16,7 @@ import socket
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,6 +39,8 @@ CACHES = {
     "CUDA_CACHE_PATH": "compute",
 }
 """Each is a folder of this box alone."""
+TRACE_LEAD_NS = 5_000_000
+"""More for the first call that CUPTI sees: it gets its buffers then."""
 
 
 def serve(spec: SimpleNamespace, control: socket.socket) -> None:
@@ -140,12 +143,10 @@ class Session:
             candidate.prepare(index, *self.layout.unpack(words)) for index, words in enumerate(request.slots)
         ]
         gpu.reset_persisting_l2()
-        traced, lead_ns = None, request.spin_ns
-        if request.is_first:
-            traced, enqueue_ns = self._warm_up(calls[0])
-            lead_ns = max(lead_ns, spin_ns(enqueue_ns))
-        is_cupti = request.clock is wire.Clock.CUPTI
+        lead_ns, is_cupti = request.spin_ns, request.clock is wire.Clock.CUPTI
         gpu.activities.switch(is_cupti)
+        if request.is_first:
+            lead_ns = max(lead_ns, spin_ns(self._warm_up(calls[0])))
         queued = []
         free_ns = 0
         for index, call in enumerate(calls):
@@ -155,7 +156,10 @@ class Session:
             queued.append(self._queue(call, index, wait_ns))
             free_ns += wait_ns + self._flush_ns
         gpu.context.synchronize()
-        return wire.pack_claims(request.nonce, self._claims(queued, traced, is_cupti))
+        claims = self._claims(queued, is_cupti)
+        if request.is_first and not is_cupti:
+            claims = self._traced(calls[0], claims, lead_ns)
+        return wire.pack_claims(request.nonce, claims)
 
     def _wait_ns(self, lead_ns: int, busy_ns: int) -> int:
         """Return how long the GPU has to wait so that a call begins `lead_ns` from now at the earliest.
@@ -165,18 +169,30 @@ class Session:
         """
         return max(0, lead_ns - busy_ns - self._flush_ns) if self._is_ours else lead_ns
 
-    def _warm_up(self, call: Any) -> tuple[Span | None, int]:
-        """Load and compile all of a call, then see what it takes to queue it, and what it does."""
+    def _warm_up(self, call: Any) -> int:
+        """Load and compile all of a call; return the nanoseconds that it takes to queue it from then on."""
         self._queue(call, 0, 0)
         self._gpu.context.synchronize()
         enqueue_ns, _ = self._queue(call, 0, 0)
         self._gpu.context.synchronize()
+        return enqueue_ns
+
+    def _traced(self, call: Any, claims: list[Claim], lead_ns: int) -> list[Claim]:
+        """Make one call more and add what CUPTI sees of it; it stays on, as it is slow to come to speed."""
         self._gpu.activities.switch(True)
-        self._gpu.activities.take()  # it may have been on
-        self._queue(call, 0, spin_ns(enqueue_ns))
+        self._queue(call, 0, lead_ns + TRACE_LEAD_NS)
         self._gpu.context.synchronize()
-        [traced] = self._spans(1)
-        return traced, enqueue_ns
+        [span] = self._spans(1)
+        return [
+            replace(
+                claim,
+                other_ns=span.ns,
+                activities=span.activities,
+                signature=span.signature,
+                blocks=span.blocks,
+            )
+            for claim in claims
+        ]
 
     def _queue(self, call: Any, index: int, wait_ns: int) -> tuple[int, bool]:
         """Queue one slot; return what that took, and whether the GPU had to wait for it."""
@@ -198,22 +214,20 @@ class Session:
         candidate.finish(call)
         return enqueue_ns, is_late
 
-    def _claims(self, queued: list[tuple[int, bool]], traced: Span | None, is_cupti: bool) -> list[Claim]:
-        """Read the clocks; `traced` is what CUPTI saw of the workload's first call before it was timed."""
-        seen = self._spans(len(queued)) if is_cupti else [traced] * len(queued)
+    def _claims(self, queued: list[tuple[int, bool]], is_cupti: bool) -> list[Claim]:
+        """Read the clocks of the calls that were queued."""
+        seen: Sequence[Span | None] = self._spans(len(queued)) if is_cupti else [None] * len(queued)
         claims = []
         for (start, stop), (enqueue_ns, is_late), span in zip(self._events, queued, seen, strict=False):
             ns = max(1, round(stop.us_since(start) * 1e3))
             if span is None:
                 claims.append(Claim(ns, 0, enqueue_ns, -1, 0, 0, is_late))
-                continue
-            clocks_ns = (span.ns or ns, ns) if is_cupti else (ns, span.ns)
-            claims.append(
-                Claim(*clocks_ns, enqueue_ns, span.activities, span.signature, span.blocks, is_late)
-            )
+            else:
+                counted = (span.activities, span.signature, span.blocks)
+                claims.append(Claim(span.ns or ns, ns, enqueue_ns, *counted, is_late))
         return claims
 
-    def _spans(self, count: int) -> Sequence[Span | None]:
+    def _spans(self, count: int) -> list[Span]:
         """Return what CUPTI saw of the last calls."""
         found, strays = spans(self._gpu.activities.take(), count)
         if strays and not self._is_ours and not self._head["returns_outputs"]:
