@@ -109,8 +109,8 @@ class CudaRunner:
         self.late = 0
         """Calls so far whose span began before they were queued."""
         self._after_failure = after_failure
+        self._spares = spares
         self._process = process or spares.take(self._host)
-        clocks.settle(spares.offset_ns)
 
     def __enter__(self) -> Self:
         return self
@@ -141,6 +141,8 @@ class CudaRunner:
     def ready(self) -> Failure | None:
         """Wait until the candidate is loaded; return how that failed, if it did."""
         if self._failure is None and not self._is_loaded:
+            self._spares.wait_for(self._process)
+            self._clocks.settle(self._spares.offset_ns)
             answer = self._load()
             if answer == READY:
                 self._is_loaded = True

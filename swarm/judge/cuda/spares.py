@@ -252,18 +252,16 @@ class Spares:
             self._idle[host].append(Process(self._shelf, host))
 
     def take(self, host: Host) -> Process:
-        """Return an idle runner, started now if there is none; it is the caller's to close."""
+        """Return a spare, or a runner started now; it is the caller's to close, and not waited for."""
         while self._idle[host] and self._idle[host][0].has_ended():
             self._idle[host].pop(0).close()
-        process = self._idle[host].pop(0) if self._idle[host] else Process(self._shelf, host)
-        try:
-            process.wait_idle()
-        except BaseException:
-            process.close()
-            raise
+        return self._idle[host].pop(0) if self._idle[host] else Process(self._shelf, host)
+
+    def wait_for(self, process: Process) -> None:
+        """Wait until a runner can take a candidate."""
+        process.wait_idle()
         if len(self._offsets_ns) < KEPT_OFFSETS:
             self._offsets_ns.append(process.offset_ns)
-        return process
 
     def close(self) -> None:
         for processes in self._idle.values():

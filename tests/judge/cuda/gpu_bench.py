@@ -15,7 +15,7 @@ from pathlib import Path
 from swarm import sandbox
 from swarm.device import Device
 from swarm.judge.build import language
-from swarm.judge.cuda import kernels
+from swarm.judge.cuda import cubins
 from swarm.judge.cuda.clocks import Clocks
 from swarm.judge.cuda.driver import Context, Stream
 from swarm.judge.cuda.memory import DeviceArena
@@ -161,7 +161,7 @@ class GpuBench:
 @contextmanager
 def gpu_bench(device: Device, cache: Path, at: sandbox.Level | None = None) -> Iterator[GpuBench]:
     context = Context(device.uuid)
-    cubin = kernels.cubin(kernels.Source.RUNNER, context.facts.arch, cache)
+    cubin = cubins.cubin(cubins.Source.RUNNER, context.facts.arch, cache)
     with DeviceArena(context, 2 * SLOTS * BYTES) as arena:
         spares = Spares(device, cubin, at=at)
         try:
