@@ -80,14 +80,14 @@ class Kernels:
         self._fill = module.function("swarm_fill")
         self._inspect = module.function("swarm_inspect")
         self._compare = module.function("swarm_compare")
-        self._stream = Stream()
+        self.stream = Stream()
         self._canary = secrets.randbits(64)
         self._table = _Staging(context, FIRST_TABLE_BYTES)
         self._results = _Staging(context, FIRST_TABLE_BYTES)
 
     def put(self, address: int, data: bytes) -> None:
         """Write bytes."""
-        self._stream.write(address, data)
+        self.stream.write(address, data)
 
     def fill(self, regions: Sequence[bytes]) -> None:
         """Write the contents of all regions, and the guards around them."""
@@ -116,7 +116,7 @@ class Kernels:
         """Read one logical element of a stored tensor."""
         logical = 2 if dtype.is_packed else 1
         stored = elements.stored_dtype(dtype)
-        data = self._stream.read(address + index // logical * stored.itemsize, stored.itemsize)
+        data = self.stream.read(address + index // logical * stored.itemsize, stored.itemsize)
         values = elements.comparable(torch.frombuffer(bytearray(data), dtype=stored), dtype)
         found: int | float = values[index % logical].item()
         return found
@@ -124,7 +124,7 @@ class Kernels:
     def expected_number(self, address: int, index: int, dtype: DType) -> int | float:
         """Read one element of values in the comparable dtype."""
         kind = elements.comparable_dtype(dtype)
-        data = self._stream.read(address + index * kind.itemsize, kind.itemsize)
+        data = self.stream.read(address + index * kind.itemsize, kind.itemsize)
         found: int | float = torch.frombuffer(bytearray(data), dtype=kind)[0].item()
         return found
 
@@ -144,16 +144,16 @@ class Kernels:
         if not total:
             return memoryview(b"")
         table = b"".join(rows)
-        where = self._table.upload(table + struct.pack(f"<{len(firsts)}I", *firsts), self._stream)
+        where = self._table.upload(table + struct.pack(f"<{len(firsts)}I", *firsts), self.stream)
         nbytes = result_bytes * len(rows)
-        results = self._results.zeroed(nbytes, self._stream)
+        results = self._results.zeroed(nbytes, self.stream)
         fields = [where, where + len(table), len(rows) | total << 32]
         fields += [] if canary is None else [canary]
         fields += [results] if result_bytes else []
         grid = min(total, self._num_sms * function.max_active_blocks(THREADS, 0))
         packed = Packed(struct.pack(f"<{len(fields)}Q", *fields))
-        function.launch((grid, 1, 1), (THREADS, 1, 1), packed, self._stream)
-        return self._results.download(nbytes, self._stream)
+        function.launch((grid, 1, 1), (THREADS, 1, 1), packed, self.stream)
+        return self._results.download(nbytes, self.stream)
 
 
 class _Staging:
