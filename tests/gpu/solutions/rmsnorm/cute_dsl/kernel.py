@@ -41,9 +41,8 @@ def run(hidden_states: torch.Tensor, weight: torch.Tensor, output: torch.Tensor)
     if not hidden_states.shape[0]:
         return
     rows = hidden_states.shape[0]
-    tensors = [from_dlpack(tensor, assumed_align=16) for tensor in (hidden_states, weight, output)]
-    for tensor in (tensors[0], tensors[2]):
-        tensor.mark_compact_shape_dynamic(mode=0)
+    x, gain, y = (from_dlpack(tensor, assumed_align=16) for tensor in (hidden_states, weight, output))
+    tensors = (x.mark_compact_shape_dynamic(mode=0), gain, y.mark_compact_shape_dynamic(mode=0))
     if "launch" not in compiled:
         compiled["launch"] = cute.compile(launch, *tensors, rows)
     compiled["launch"](*tensors, rows)

@@ -8,15 +8,15 @@ HIDDEN = 4096
 
 
 @triton.jit
-def rmsnorm(x, weight, y, HIDDEN: tl.constexpr):
-    columns = tl.arange(0, HIDDEN)
-    row = tl.program_id(0).to(tl.int64) * HIDDEN
+def rmsnorm(x, weight, y, hidden: tl.constexpr):
+    columns = tl.arange(0, hidden)
+    row = tl.program_id(0).to(tl.int64) * hidden
     held = tl.load(x + row + columns).to(tl.float32)
     gain = tl.load(weight + columns).to(tl.float32)
-    scale = tl.rsqrt(tl.sum(held * held) / HIDDEN + 1e-5)
+    scale = tl.rsqrt(tl.sum(held * held) / hidden + 1e-5)
     tl.store(y + row + columns, (held * scale * gain).to(y.dtype.element_ty))
 
 
 def run(hidden_states: torch.Tensor, weight: torch.Tensor, output: torch.Tensor) -> None:
     if hidden_states.shape[0]:
-        rmsnorm[(hidden_states.shape[0],)](hidden_states, weight, output, HIDDEN=HIDDEN, num_warps=8)
+        rmsnorm[(hidden_states.shape[0],)](hidden_states, weight, output, hidden=HIDDEN, num_warps=8)
