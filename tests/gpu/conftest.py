@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from swarm.device import Device, cuda_devices
+from swarm.cli.devices import chosen_devices
+from swarm.device import Device
 from swarm.judge import peaks
 from swarm.judge.judge import Judge
 
 
 @pytest.fixture(scope="session")
 def device() -> Device:
-    return cuda_devices()[0]
+    return chosen_devices("cuda")[0]
 
 
 @pytest.fixture(scope="session")

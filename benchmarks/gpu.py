@@ -1,0 +1,87 @@
+"""What the project claims about its judge on a GPU, measured through the product. Run on a GPU host:
+
+    python -m benchmarks.gpu [--parts latency,agreement,same,...] [--seconds 90] [--out FILE]
+
+from the repository's root. Each part ends within `--seconds` (for each language, in `latency` and
+`agreement`) and says how much it saw. Prints a table last and writes JSON; exit code 1 if a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu_agreement import agreement
+from benchmarks.gpu_jobs import Bench, Part, Row, open_bench
+from benchmarks.gpu_noise import different, same
+from benchmarks.gpu_speed import latency, memory, queue
+from swarm.cli.devices import chosen_devices
+
+PARTS: dict[str, tuple[Callable[[Bench, int], Part], int]] = {
+    "latency": (latency, 5),
+    "agreement": (agreement, 1),
+    "same": (same, 48),
+    "different": (different, 10),
+    "queue": (queue, 60),
+    "memory": (memory, 1),
+}
+"""Each with how often it repeats."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--seconds", type=float, default=90.0, help="for each part")
+    parser.add_argument("--count", type=int, help="repetitions, instead of each part's own")
+    parser.add_argument("--out", type=Path, default=Path("gpu-benchmark.json"))
+    options = parser.parse_args()
+    unknown = set(options.parts.split(",")) - PARTS.keys()
+    if unknown:
+        parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
+
+    device = chosen_devices("cuda")[0]
+    rows: list[Row] = []
+    result: dict[str, Any] = {"device": device.model, "uuid": device.uuid, "parts": {}}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_bench(device, Path(folder), options.seconds) as bench,
+    ):
+        for name in options.parts.split(","):
+            run, count = PARTS[name]
+            begun_s = time.monotonic()
+            try:
+                part = run(bench, options.count or count)
+                rows += part.rows
+                result["parts"][name] = part.figures
+            except Exception as error:  # one part that fails must not cost the others' figures
+                traceback.print_exc()
+                rows.append((name, "-", f"{type(error).__name__}: {error}"[:90], False))
+            result["parts"].setdefault(name, {})["seconds"] = round(time.monotonic() - begun_s, 1)
+            print(f"{name}: {result['parts'][name]['seconds']} s", file=sys.stderr)
+            result["rows"] = rows
+            options.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(table(rows, device.model))
+    return 0 if all(row[3] is not False for row in rows) else 1
+
+
+def table(rows: list[Row], model: str) -> str:
+    """Render the rows in columns."""
+    lines = [(f"on {model}", "wanted", "seen", "")]
+    words = {True: "yes", False: "NO", None: ""}
+    lines += [(what, wanted, seen, words[is_met]) for what, wanted, seen, is_met in rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(4)]
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
