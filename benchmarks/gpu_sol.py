@@ -124,6 +124,7 @@ def runner_of(name: str, device: Device, cache: Path, stream: Any) -> Run:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(folder))
     spec.loader.exec_module(module)
     entry = getattr(module, function)
     return lambda inputs, outputs: entry(*inputs, *outputs)
@@ -134,9 +135,7 @@ def _plan(folder: Path, stream: Any) -> Run:
     from swarm.judge.cuda.launcher import Launcher
     from swarm.languages.plan import Plan
 
-    cubins = [
-        (folder / f"{number}.cubin").read_bytes() for number in range(len(list(folder.glob("*.cubin"))))
-    ]
+    cubins = {int(path.stem): path.read_bytes() for path in folder.glob("*.cubin")}
     plan = Plan.from_json(json.loads((folder / "plan.json").read_bytes()))
     kernels = json.loads((folder / "kernels.json").read_bytes())
     launcher = Launcher(Context(0), stream, plan, cubins, kernels)
