@@ -341,7 +341,11 @@ class CudaControl:
     def overhead_us(self, slots: Sequence[Slot]) -> float:
         """Make one request beside a candidate's; return what the judge's clock saw beyond the claims."""
         assert self._runner is not None, "a control is at some table when it is asked"
-        claims = self._runner.call(slots)
+        try:
+            claims = self._runner.call(slots)
+        except Refused:
+            self.close()
+            raise
         if isinstance(claims, Failure):
             self.close()
             raise Refused(f"the empty candidate failed: {claims.reason} {claims.log}")

@@ -84,6 +84,8 @@ class Shelf:
     device: Device
     cubin: bytes
     """The judge's own kernels."""
+    nodes: tuple[Path, ...]
+    """Of the device."""
     at: sandbox.Level | None = None
 
 
@@ -118,7 +120,7 @@ class Process:
                 cores=device.cores,
                 env=_environment(device, libraries),
                 readable=[PACKAGE, *site, *libraries],
-                devices=nodes.nodes(device.uuid),
+                devices=shelf.nodes,
                 pass_fds=[theirs.fileno(), cubin],
                 at=shelf.at,
             )
@@ -143,7 +145,6 @@ class Process:
             if isinstance(answer, Failure):
                 raise Refused(f"a runner did not start: it {answer.reason}: {_last_line(answer.log)}")
             if answer.startswith(FAULT):
-                self.close()
                 raise Refused(f"a runner did not start: {answer[1:].decode('utf-8', 'replace')}")
             if answer.startswith(IDLE):
                 self.offset_ns = float(json.loads(answer[len(IDLE) :])["offset_ns"])
@@ -237,7 +238,7 @@ class Spares:
 
     def __init__(self, device: Device, cubin: bytes, *, at: sandbox.Level | None = None) -> None:
         """`cubin` holds the judge's own kernels, compiled for the device."""
-        self._shelf = Shelf(device, cubin, at)
+        self._shelf = Shelf(device, cubin, tuple(nodes.nodes(device.uuid)), at)
         self._idle: dict[Host, list[Process]] = defaultdict(list)
         self._offsets_ns: list[float] = []
 

@@ -1,53 +1,51 @@
-"""A runner process where there is no GPU: it says so in one line, as a fault of ours."""
+"""A runner process where there is no GPU: it says so in one line, as a fault of ours, and is gone."""
 
 from __future__ import annotations
 
 import ctypes.util
-import json
 import os
-import socket
-import subprocess
-import sys
+from collections.abc import Iterator
 
 import pytest
 
-from swarm.judge import wire as framing
-from swarm.judge.cuda import nodes
-from swarm.judge.cuda.spares import MAIN, PACKAGE, Host
-from swarm.judge.cuda.wire import FAULT, HELLO
-from swarm.languages.protocol import Kind
+from swarm import sandbox
+from swarm.device import Device
+from swarm.errors import Refused
+from swarm.judge.cuda.spares import Host, Process, Shelf
+from swarm.languages.protocol import Failure, Kind
 
 pytest.importorskip("cuda.bindings")
+levels = pytest.mark.parametrize("at", sorted({sandbox.level(), sandbox.Level.PROCESS_GROUP}))
+DEVICE = Device("cuda", "absent", "GPU-0", tuple(sorted(os.sched_getaffinity(0))))
+
+
+@pytest.fixture
+def process(at: sandbox.Level) -> Iterator[Process]:
+    made = Process(Shelf(DEVICE, b"", (), at), Host.BARE)
+    yield made
+    made.close()
 
 
 @pytest.mark.skipif(ctypes.util.find_library("cuda") is not None, reason="this machine has a driver")
-def test_a_missing_driver_is_told() -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    cubin = os.open(os.devnull, os.O_RDONLY)
-    spec = {
-        "control_fd": theirs.fileno(),
-        "cubin_fd": cubin,
-        "gpu": "GPU-0",
-        "needs_torch": False,
-        "legacy_stream": False,
-        "site": [*map(str, nodes.site_folders()), str(PACKAGE.parent)],
-    }
-    with (
-        ours,
-        subprocess.Popen(
-            [os.path.realpath(sys.executable), "-I", "-S", str(MAIN), json.dumps(spec)],
-            pass_fds=[theirs.fileno(), cubin],
-            env={"HOME": "/tmp"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        ) as process,
-    ):
-        theirs.close()
-        os.close(cubin)
-        assert framing.receive(ours)[0] == HELLO
-        told, _ = framing.receive(ours)
-        assert told.startswith(FAULT + b"no CUDA driver"), told
-        assert process.wait(10) == 0
+@levels
+def test_a_missing_driver_is_told(process: Process) -> None:
+    with pytest.raises(Refused, match="a runner did not start: no CUDA driver"):
+        process.wait_idle()
+    process.close()
+    assert process.pid is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(process.pid, 0)
+
+
+@levels
+def test_a_runner_that_dies_while_it_waits_is_noticed(process: Process) -> None:
+    while process.pid is None:
+        assert not isinstance(process.receive(30), Failure)
+    process.signal(9)
+    failure = process.receive(30)
+    while not isinstance(failure, Failure):
+        failure = process.receive(30)
+    assert "SIGKILL" in failure.reason or "exit code 0" in failure.reason
 
 
 def test_every_kind_has_a_host() -> None:
