@@ -7,18 +7,16 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from swarm import device
+from swarm.cli import gpu_capabilities
+from swarm.cli.capability import Capability, State, output
 
-PROBE_TIMEOUT_S = 20
 DISK_NEEDED_GB = 2.0
 INOTIFY_INSTANCES_NEEDED = 16
 INOTIFY_WATCHES_NEEDED = 4096
@@ -26,25 +24,6 @@ GIT_NEEDED = (2, 31)
 GIT_WANTED = (2, 36)
 """core.fsync: an acknowledged commit survives a power cut."""
 TORCH_NEEDED = (2, 11)
-
-
-class State(StrEnum):
-    THERE = "there"
-    LIMITED = "limited"
-    """The run works without, and says what it loses."""
-    MISSING = "missing"
-    """The default run cannot start."""
-    UNUSED = "unused"
-    """Not there, and not needed for the default run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Capability:
-    name: str
-    state: State
-    found: str
-    remedy: str = ""
-    """A command, or a sentence where no command helps; empty if nothing has to be done."""
 
 
 def probe(folder: Path) -> Iterator[Capability]:
@@ -59,8 +38,7 @@ def probe(folder: Path) -> Iterator[Capability]:
     yield _sandbox()
     yield _disk(folder)
     yield _inotify()
-    yield _driver()
-    yield _cuda_packages()
+    yield from gpu_capabilities.probe()
 
 
 def _python() -> Capability:
@@ -72,7 +50,7 @@ def _python() -> Capability:
 
 
 def _git() -> Capability:
-    text = _output("git", "--version")
+    text = output("git", "--version")
     version = _version(text or "")
     if version is None:
         return Capability("git", State.MISSING, "no git on PATH", "apt-get install git")
@@ -96,12 +74,12 @@ def _compiler() -> Capability:
         return Capability(
             "compiler", State.MISSING, "neither $CXX nor g++ nor clang++", "apt-get install g++"
         )
-    found = (_output(name, "--version") or name).splitlines()[0]
+    found = (output(name, "--version") or name).splitlines()[0]
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "probe.cpp"
         source.write_text("#include <omp.h>\nint cores() { return omp_get_max_threads(); }\n")
         flags = ("-std=c++17", "-march=native", "-fopenmp", "-shared", "-fPIC", "-o", f"{folder}/probe.so")
-        if _output(name, *flags, str(source)) is None:
+        if output(name, *flags, str(source)) is None:
             remedy = "apt-get install libomp-dev" if "clang" in found else "apt-get install g++"
             return Capability("compiler", State.MISSING, f"{found}; no C++17 with OpenMP", remedy)
     return Capability("compiler", State.THERE, f"{found}; C++17 and OpenMP work")
@@ -195,43 +173,12 @@ def _inotify() -> Capability:
     return Capability("inotify", State.THERE, found)
 
 
-def _driver() -> Capability:
-    path = Path("/proc/driver/nvidia/version")
-    if not path.is_file():
-        return Capability("NVIDIA driver", State.UNUSED, "none; the CPU is the device")
-    version = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", path.read_text())
-    gpus = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
-    names = ", ".join(gpus.splitlines()) if gpus else "nvidia-smi does not answer"
-    return Capability("NVIDIA driver", State.THERE, f"{version[1] if version else 'unknown'}; {names}")
-
-
-def _cuda_packages() -> Capability:
-    try:
-        found = f"cuda-python {importlib.metadata.version('cuda-python')}"
-    except importlib.metadata.PackageNotFoundError:
-        return Capability(
-            "CUDA packages", State.UNUSED, "extra `cuda` not installed", "make install EXTRAS=cuda"
-        )
-    return Capability("CUDA packages", State.THERE, found)
-
-
 def compiler() -> str | None:
     """Return the C++ compiler that kernels would be built with."""
     for name in (os.environ.get("CXX"), "g++", "clang++"):
         if name and shutil.which(name):
             return name
     return None
-
-
-def _output(*command: str) -> str | None:
-    """Return what `command` prints, None if it fails or is not there."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=True, errors="replace"
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout
 
 
 def _version(text: str) -> tuple[int, int] | None:

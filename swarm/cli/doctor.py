@@ -26,7 +26,8 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
     Ends with exit code 1 if the default run could not start here.
     """
-    from swarm.cli.capabilities import State, probe
+    from swarm.cli.capabilities import probe
+    from swarm.cli.capability import State
 
     chosen = ctx.find_root().obj
     folder = chosen if isinstance(chosen, Path) else Path.cwd()

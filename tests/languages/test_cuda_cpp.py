@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import subprocess
 import time
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from swarm.languages.protocol import Artifact, CompileLimits, Failure, Kind
 from swarm.problem import Problem, problem_from_files
 from swarm.solution import load_manifest
 from swarm.verdict import Status
+from tests.languages import test_nvrtc
 from tests.languages.test_cuda import DTYPES, gpu, typed_problem
 from tests.problem_files import problem_files
 
@@ -138,6 +140,16 @@ def test_options_and_libraries_are_passed_on(cache: Path) -> None:
     body = KERNEL.replace("{\n  scaled", f"{{\n  {more}\n  scaled")
     found = compiled(cache, f"#include <cuda.h>\n{body}", head)
     assert isinstance(found, Artifact), found
+
+
+def test_every_option_that_the_protocol_allows_is_one(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cu").write_text("")
+    allowed = test_nvrtc.protocol().rules.compile_options["cuda_cpp"]
+    assert "--use_fast_math" in allowed
+    for option in allowed:
+        command = [cuda_toolkit.nvcc().path, "--dryrun", "-shared", option, "kernel.cu"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_torch_extension_is_a_module_with_its_function(cache: Path) -> None:

@@ -12,6 +12,7 @@ from swarm.errors import Refused
 from swarm.languages import cuda_toolkit, nvrtc
 from swarm.languages.nvrtc_headers import HEADERS
 from swarm.languages.protocol import CompileLimits
+from swarm.protocol import Protocol, read_protocol
 
 ARCHES = ("sm_80", "sm_89", "sm_90a", "sm_100a")
 LIMITS = CompileLimits(timeout_s=60, memory_bytes=4 << 30)
@@ -184,6 +185,18 @@ def test_a_compile_without_end_is_ended(source: str, cache: Path) -> None:
     assert (
         "did not end within 3 s" in found.reason or "memory" in found.reason or "kernel.cu:" in found.reason
     )
+
+
+def test_every_option_that_the_protocol_allows_is_one(cache: Path) -> None:
+    allowed = protocol().rules.compile_options["cuda"]
+    assert "--use_fast_math" in allowed
+    variants = [nvrtc.Variant((option,), ("k",)) for option in allowed]
+    assert len(made(build(PLAIN, cache, variants=variants))) == len(allowed)
+
+
+def protocol() -> Protocol:
+    path = Path(__file__).parent.parent.parent / "COORDINATION.md"
+    return read_protocol(path.read_bytes(), path.name)
 
 
 def test_a_compile_that_takes_too_much_memory_fails(cache: Path) -> None:
