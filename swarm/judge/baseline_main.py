@@ -85,9 +85,15 @@ def main() -> int:
     peer, cache = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
     raw = json.loads(receive(peer)[0])
     device = Device(**raw["device"] | {"cores": tuple(raw["device"]["cores"])})
-    tests = load_protocol(raw["coordination"]).tests
+    protocol = load_protocol(raw["coordination"])
     problems = [problem_from_files(decode_files(files), name) for name, files in raw["problems"].items()]
-    for baseline in measure(problems, tests, device, cache, raw["budget_s"]):
+    if device.kind == "cuda":
+        from swarm.judge.cuda import baseline as on_gpu  # needs a driver
+
+        found = on_gpu.measure(problems, protocol, device, cache, raw["budget_s"])
+    else:
+        found = measure(problems, protocol.tests, device, cache, raw["budget_s"])
+    for baseline in found:
         send(peer, to_json(baseline))
     return 0
 

@@ -98,7 +98,7 @@ class Control(Protocol):
     """An empty candidate in a runner like the candidate's."""
 
     def overhead_us(self, slots: Sequence[Slot]) -> float:
-        """Make one request beside a candidate's of `slots`; return what the judge's clock saw beyond the claim."""
+        """Make a request beside a candidate's of `slots`; return what it took by our clock beyond its claim."""
 
 
 class Table(Protocol):

@@ -13,13 +13,12 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from swarm import sandbox
 from swarm.definition import Definition
 from swarm.device import Device
 from swarm.judge import elements
-from swarm.judge.arena import Arena
 from swarm.judge.slots import Buffer
 from swarm.judge.wire import Closed, receive, send
 from swarm.workload import Workload, scalar_fault
@@ -29,6 +28,8 @@ START_S, CALL_S, COMPILE_S = 120.0, 60.0, 120.0
 PARENT_END_S = 0.2
 """Its children die with it; it is seen to have ended a moment later."""
 KEPT = 16
+FOLDERS = [ROOT / "swarm", *map(Path, sorted({sys.prefix, sys.base_prefix}))]
+"""What a reference's process reads besides the system."""
 LIMITS = sandbox.Limits(
     memory_bytes=64 * sandbox.GIB,
     file_bytes=1 << 30,
@@ -40,6 +41,13 @@ LIMITS = sandbox.Limits(
 Scalar = int | float | bool
 InputSpec = tuple[Sequence[int] | None, str, Scalar | None]
 """(shape, torch dtype, None), or (None, dtype, the scalar)."""
+
+
+class Arena(Protocol):
+    """Memory that another process can map by its descriptor; of what kind, both sides know."""
+
+    fd: int
+    size: int
 
 
 class InvalidReference(Exception):
@@ -88,13 +96,24 @@ class Reference:
         name: str = "reference",
     ) -> float:
         """Compute `outputs` (in the dtype they are compared in) from `inputs`; return the seconds it took."""
-        message = {
-            "do": "run",
-            "name": name,
-            "widen": self._is_wider,
-            "inputs": self._items(arena, inputs),
-            "outputs": [self._output(arena, b, is_compared=True) for b in outputs],
-        }
+        return self.expect_each(arena, arena, [(inputs, outputs)], name)
+
+    def expect_each(
+        self,
+        given: str,
+        wanted: str,
+        work: Sequence[tuple[Sequence[Buffer | Scalar], Sequence[Buffer]]],
+        name: str = "reference",
+    ) -> float:
+        """Do what `expect` does for several calls; inputs lie in arena `given`, outputs go to `wanted`."""
+        calls = [
+            {
+                "inputs": self._items(given, inputs),
+                "outputs": [self._output(wanted, b, is_compared=True) for b in outputs],
+            }
+            for inputs, outputs in work
+        ]
+        message = {"do": "run", "name": name, "widen": self._is_wider, "calls": calls}
         return float(self._ask(message)["seconds"])
 
     def time(
@@ -290,19 +309,21 @@ class References:
 
     def _start(self) -> None:
         self._control, theirs = socket.socketpair()
-        folders = [ROOT / "swarm", *map(Path, {sys.prefix, sys.base_prefix})]
         with theirs:
-            self._process = sandbox.spawn(
-                [sys.executable, "-P", "-B", "-m", "swarm.judge.reference_main", str(theirs.fileno())]
-                + [str(len(self._device.cores))]
-                + ([] if self._cache is None else ["compile"]),
-                limits=LIMITS,
-                cores=self._cores,
-                env=_environment(self._device, self._cache),
-                readable=folders,
-                writable=[] if self._cache is None else [self._cache],
-                pass_fds=[theirs.fileno()],
-            )
+            self._process = self._spawn(theirs.fileno())
+
+    def _spawn(self, fd: int) -> sandbox.Process:
+        return sandbox.spawn(
+            [sys.executable, "-P", "-B", "-m", "swarm.judge.reference_main", str(fd)]
+            + [str(len(self._device.cores))]
+            + ([] if self._cache is None else ["compile"]),
+            limits=LIMITS,
+            cores=self._cores,
+            env=_environment(self._device, self._cache),
+            readable=FOLDERS,
+            writable=[] if self._cache is None else [self._cache],
+            pass_fds=[fd],
+        )
 
     def _wait_until_ready(self) -> None:
         self.start()

@@ -32,7 +32,8 @@ WIDER = {torch.bfloat16: torch.float32, torch.float16: torch.float32, torch.floa
 ERROR_CHARS = 500
 
 
-def main() -> int:
+def main(make_child: type[Child] | None = None) -> int:
+    """Serve until the other end is gone; each child is of the class `make_child`."""
     control = socket.socket(fileno=int(sys.argv[1]))
     threads = int(sys.argv[2])
     if "compile" in sys.argv[3:]:
@@ -49,13 +50,15 @@ def main() -> int:
             return 0
         if os.fork() == 0:
             control.close()
-            Child(socket.socket(fileno=fds[0]), threads).serve()
+            (make_child or Child)(socket.socket(fileno=fds[0]), threads).serve()
             os._exit(0)
         os.close(fds[0])
 
 
 class Child:
     """One problem's reference, and the buffers it works on."""
+
+    device = "cpu"
 
     def __init__(self, peer: socket.socket, threads: int) -> None:
         self._peer = peer
@@ -109,15 +112,17 @@ class Child:
 
     def do_run(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Compute expected outputs, in the dtype they are compared in."""
-        inputs = [self._value(item) for item in message["inputs"]]
-        if message["widen"]:
-            inputs = [x.to(WIDER.get(x.dtype, x.dtype)) if isinstance(x, torch.Tensor) else x for x in inputs]
-        begun = time.perf_counter()
-        with torch.no_grad():
-            results = in_order(self._functions[message["name"]](*inputs), message["outputs"])
-        spent_s = time.perf_counter() - begun
-        for item, result in zip(message["outputs"], results, strict=True):
-            self._store(item, result)
+        spent_s = 0.0
+        for call in message["calls"]:
+            inputs = [self._value(item) for item in call["inputs"]]
+            if message["widen"]:
+                inputs = [_widened(x) for x in inputs]
+            begun = time.perf_counter()
+            with torch.no_grad():
+                results = in_order(self._functions[message["name"]](*inputs), call["outputs"])
+            spent_s += time.perf_counter() - begun
+            for item, result in zip(call["outputs"], results, strict=True):
+                self._store(item, result)
         return {"seconds": spent_s}
 
     def do_time(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -143,7 +148,7 @@ class Child:
     def do_custom(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Let the problem's own entry point make all inputs; tensors are stored, scalars returned."""
         torch.manual_seed(message["seed"])
-        made = self._functions[message["name"]](message["axes"], torch.device("cpu"))
+        made = self._functions[message["name"]](message["axes"], torch.device(self.device))
         scalars: dict[str, Any] = {}
         for item in message["inputs"]:
             if item["offset"] is None:
@@ -183,6 +188,10 @@ class Child:
         values = elements.comparable(tensor.flatten(), DType(item["kind"]))
         view = self._value(item)
         view.copy_(values.reshape(view.shape))
+
+
+def _widened(value: Any) -> Any:
+    return value.to(WIDER.get(value.dtype, value.dtype)) if isinstance(value, torch.Tensor) else value
 
 
 def blank(item: dict[str, Any]) -> Any:

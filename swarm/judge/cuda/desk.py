@@ -1,0 +1,207 @@
+"""What the judge of one GPU keeps between jobs: context, arenas, warm references, started runners."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+
+from swarm import sandbox
+from swarm.device import Device
+from swarm.judge.build import Built, Frozen
+from swarm.judge.cuda.clocks import Clocks
+from swarm.judge.cuda.driver import Context, call
+from swarm.judge.cuda.health import GpuClock, Health
+from swarm.judge.cuda.kernels import Kernels
+from swarm.judge.cuda.memory import DeviceArena
+from swarm.judge.cuda.reference import CudaReferences
+from swarm.judge.cuda.runner import CudaControl, CudaRunner, Host, Spares, host_of
+from swarm.judge.cuda.sitting import CudaSitting, private_bytes, shared_bytes
+from swarm.judge.reference import InvalidReference, Reference, input_specs
+from swarm.languages.protocol import Kind
+from swarm.problem import Problem
+from swarm.verdict import Trust
+from swarm.workload import Workload
+
+KEPT_FACTOR = 4
+"""A larger arena is kept for smaller work up to this many times over."""
+READY = {Host.BARE: 1, Host.TORCH: 1}
+"""Runners started ahead of the next job."""
+COMPARED = 4
+"""Runners that a comparison needs."""
+
+
+class CudaDesk:
+    """Made once per judge. All that measures on this GPU goes through its lock, which the judge holds."""
+
+    floor_noise = 0.0
+    timer = "CUPTI activity records, or CUDA events where CUPTI would tax long kernels; each workload says which"
+
+    def __init__(self, device: Device, cache: Path) -> None:
+        os.sched_setaffinity(0, device.cores)
+        torch.set_num_threads(1)
+        self.device = device
+        self.cache = cache
+        self.context = Context(device.uuid)
+        self.kernels = Kernels(self.context, cache)
+        self.health = Health(device)
+        self.references = CudaReferences(device)
+        self.spares = Spares(device, self.kernels.cubin)
+        self._shared: DeviceArena | None = None
+        self._private: DeviceArena | None = None
+        self._hosts = {Host.BARE}
+        """Which kinds of runner the jobs so far needed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.references.close()
+        self.spares.close()
+        for arena in (self._shared, self._private):
+            if arena is not None:
+                arena.close()
+        self._shared = self._private = None
+
+    def warm_up(self) -> None:
+        self.references.start()
+        self.rest()
+
+    def rest(self) -> None:
+        """Start the runners that the next job will find ready; the device is not held by now."""
+        for host in self._hosts:
+            self.spares.refill(host, READY[host])
+
+    def clock(self) -> GpuClock:
+        return GpuClock(self.health)
+
+    @contextmanager
+    def table(
+        self, epoch: str, rules: Frozen, workloads: Sequence[Workload], seed: str
+    ) -> Iterator[CudaTable]:
+        self.context.make_current()
+        self.health.check()
+        reference = self.reference(epoch, rules.problem)
+        yield CudaTable(self, rules, reference, self.arenas(rules.problem, workloads), seed)
+
+    def reference(self, epoch: str, problem: Problem) -> Reference:
+        is_wider = problem.settings.reference_precision == "higher"
+        return self.references.get(epoch, problem.name, problem.definition, is_wider)
+
+    def drop(self, epoch: str, error: InvalidReference) -> None:
+        self.references.drop(epoch, error)
+
+    def trust(self, kind: Kind) -> Trust:
+        """Return DEVICE_ONLY for plans: they are launched by our code, and none of theirs runs on the host."""
+        return Trust.DEVICE_ONLY if kind is Kind.PLAN else Trust.HOST
+
+    def needs(self, host: Host) -> None:
+        """Note that jobs use such runners, so that one is kept ready from now on."""
+        self._hosts.add(host)
+
+    def versions(self) -> dict[str, str]:
+        return self._versions
+
+    @cached_property
+    def _versions(self) -> dict[str, str]:
+        number = int(call("cuDriverGetVersion"))
+        return {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "cuda driver": f"{number // 1000}.{number % 1000 // 10}",
+            "driver": self.health.driver,
+            "kernel": platform.release(),
+        }
+
+    def arenas(self, problem: Problem, workloads: Sequence[Workload]) -> tuple[DeviceArena, DeviceArena]:
+        """Return (what runners see, what only the reference sees), large enough for `workloads`."""
+        self._shared = self._sized(self._shared, max(shared_bytes(problem, w) for w in workloads))
+        self._private = self._sized(self._private, max(private_bytes(problem, w) for w in workloads))
+        return self._shared, self._private
+
+    def _sized(self, arena: DeviceArena | None, size: int) -> DeviceArena:
+        if arena is not None and size <= arena.size <= max(KEPT_FACTOR * size, 1 << 28):
+            return arena
+        if arena is not None:
+            arena.close()  # first, for both may not fit beside each other
+        return DeviceArena(self.context, size)
+
+
+class CudaTable:
+    """One problem's reference and memory, while the GPU is held."""
+
+    def __init__(
+        self,
+        desk: CudaDesk,
+        rules: Frozen,
+        reference: Reference,
+        arenas: tuple[DeviceArena, DeviceArena],
+        seed: str,
+    ) -> None:
+        self._desk = desk
+        self._rules = rules
+        self._reference = reference
+        self._shared, self._private = arenas
+        self._seed = seed
+        self._clocks = Clocks()
+        self._sides: list[Built] = []
+
+    def sitting(self, workload: Workload) -> CudaSitting:
+        return CudaSitting(
+            self._rules.problem,
+            workload,
+            self._rules.protocol.tests,
+            self._reference,
+            self._shared,
+            self._private,
+            self._desk.kernels,
+            self._seed,
+            self._desk.health.throttled,
+        )
+
+    def runner(self, built: Built, timeout_s: float | None = None) -> CudaRunner:
+        rules = self._rules.protocol.rules
+        self._desk.needs(host_of(built.artifact.kind))
+        return CudaRunner(
+            built.artifact,
+            self._rules.problem,
+            self._desk.device,
+            self._shared,
+            self._desk.spares,
+            self._clocks,
+            memory_bytes=int(rules.memory_gib * sandbox.GIB),
+            timeout_s=rules.run_timeout_s if timeout_s is None else timeout_s,
+            dirty=self._rules.protocol.tests.flush == "dirty",
+            side=self._side(built),
+            after_failure=self._desk.health.wait_until_gone,
+        )
+
+    def control(self, built: Built) -> CudaControl | None:
+        """Return None for a plan: its runner holds no code of the candidate's."""
+        if built.artifact.kind is Kind.PLAN:
+            return None
+        raise NotImplementedError
+
+    def flops(self, workload: Workload) -> float:
+        return self._reference.flops(input_specs(self._rules.problem.definition, workload))
+
+    def _side(self, built: Built) -> int:
+        """Return 0 for the first tree that was run here, 1 for the other one."""
+        if not any(built is one for one in self._sides):
+            self._sides.append(built)
+        return next(index for index, one in enumerate(self._sides) if one is built)
+
+
+Throttled = Callable[[], str]
