@@ -107,6 +107,9 @@ class CpuDesk:
         reference = self.reference(epoch, rules.problem)
         yield CpuTable(self, rules, reference, self.memories(rules.problem, workloads), seed)
 
+    def rest(self) -> None:
+        """Nothing: a runner on a CPU starts in milliseconds."""
+
     def drop(self, epoch: str, error: InvalidReference) -> None:
         self.references.drop(epoch, error)
 

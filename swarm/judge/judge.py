@@ -27,7 +27,7 @@ from swarm.judge import compare, timing
 from swarm.judge.build import Built, Frozen, build, frozen
 from swarm.judge.compare import Quads, SideFailure
 from swarm.judge.inputs import seed_number
-from swarm.judge.limit import limit_of
+from swarm.judge.limit import Limit, limit_of
 from swarm.judge.protocol import Candidate, Clock, Control, Desk, Table
 from swarm.judge.reference import InvalidReference
 from swarm.languages.protocol import Failure
@@ -86,7 +86,10 @@ class Judge:
         self._desk.warm_up()
 
     def judge(self, job: Job) -> Verdict | Comparison:
-        return self.verdict(job) if job.purpose is Purpose.VERDICT else self.compare(job)
+        try:
+            return self.verdict(job) if job.purpose is Purpose.VERDICT else self.compare(job)
+        finally:
+            self._desk.rest()
 
     def verdict(self, job: Job) -> Verdict:
         """Build, check and time one tree."""
@@ -144,16 +147,16 @@ class Judge:
             timed = timing.measure(sitting, runner, control, place.rng)
             evidence = sitting.evidence
             is_compared = evidence.compared > 0
-            floor_us = self._floor_us(place, workload, epoch)
+            limit = self._limit(place, workload, epoch)
             status, reason, time_us, ci_us, calls, clock = Status.PASSED, "", None, None, 0, ""
             if isinstance(timed, Failure):
                 begun.check_alone(timed)
                 status, reason = timed.status, timed.reason
             else:
                 time_us, ci_us, calls, clock = timed.time_us, timed.ci_us, timed.calls, timed.clock
-                if time_us < floor_us * (1 - self._desk.floor_noise):
+                if time_us < limit.floor_us * (1 - self._desk.floor_noise):
                     status = Status.BELOW_SOL
-                    reason = f"{time_us:.2f} us is below the physical floor of {floor_us:.2f} us"
+                    reason = f"{time_us:.2f} us is below the physical floor of {limit.floor_us:.2f} us"
             yield WorkloadResult(
                 uuid=workload.uuid,
                 status=status,
@@ -161,7 +164,7 @@ class Judge:
                 time_us=time_us,
                 ci_us=ci_us,
                 calls=calls,
-                t_sol_us=floor_us,
+                t_sol_us=limit.t_sol_us,
                 max_abs_error=_finite(evidence.max_abs_error) if is_compared else None,
                 max_rel_error=_finite(evidence.max_rel_error) if is_compared else None,
                 matched_ratio=evidence.matched_ratio if is_compared else None,
@@ -184,11 +187,10 @@ class Judge:
             found[workload.uuid] = quads
         return found
 
-    def _floor_us(self, place: _Place, workload: Workload, epoch: str) -> float:
-        """Return T_SOL of a workload."""
+    def _limit(self, place: _Place, workload: Workload, epoch: str) -> Limit:
         return limit_of(
             place.rules.problem, workload, self._peaks, lambda: self._counted_flops(place, workload, epoch)
-        ).t_sol_us
+        )
 
     def _counted_flops(self, place: _Place, workload: Workload, epoch: str) -> float:
         key = (epoch, workload.uuid)
@@ -314,6 +316,10 @@ class Judge:
 
 def open_desk(device: Device, cache: Path) -> Desk:
     """Return the desk of a device of this host."""
+    if device.kind == "cuda":
+        from swarm.judge.cuda.desk import CudaDesk  # needs a driver, which a CPU's judge does not
+
+        return CudaDesk(device, cache)
     from swarm.judge.desk import CpuDesk
 
     return CpuDesk(device, cache)

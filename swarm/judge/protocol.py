@@ -98,7 +98,7 @@ class Control(Protocol):
     """An empty candidate in a runner like the candidate's."""
 
     def overhead_us(self, slots: Sequence[Slot]) -> float:
-        """Make a request beside a candidate's of `slots`; return what it took by our clock beyond its claim."""
+        """Make a request beside one of `slots`; return what it took by our clock beyond its claim."""
 
 
 class Table(Protocol):
@@ -147,6 +147,9 @@ class Desk(Protocol):
     def table(
         self, epoch: str, rules: Frozen, workloads: Sequence[Workload], seed: str
     ) -> AbstractContextManager[Table]: ...
+
+    def rest(self) -> None:
+        """Get ready for the next job; the device is not held by now."""
 
     def drop(self, epoch: str, error: InvalidReference) -> None:
         """Forget a reference that failed."""

@@ -33,7 +33,9 @@ LOCK_S = 600.0
 WORKLOAD_S, MAX_CALLS = 0.3, 50
 """Of one contender on one workload; a stored T_b is worth less than a comparison."""
 REASON_CHARS = 300
-PRODUCTS = re.compile(r"@|\b(matmul|mm|bmm|addmm|baddbmm|einsum|linear|conv\w*|scaled_dot_product_attention)\b")
+PRODUCTS = re.compile(
+    r"@|\b(matmul|mm|bmm|addmm|baddbmm|einsum|linear|conv\w*|scaled_dot_product_attention)\b"
+)
 """Where torch may choose between kernels: only there is its long search worth its minutes."""
 COMPILED = "import torch\nfrom reference import run as _run\n\nrun = torch.compile(_run)\n"
 SEARCHED = (
@@ -82,8 +84,13 @@ class _Bench:
 
     def baseline(self) -> Baseline:
         device, problem = self._desk.device, self._problem
-        with tempfile.TemporaryDirectory() as folder, held(
-            device_lock_path(device.uuid), timeout_s=LOCK_S, purpose=f"measure the baseline of {problem.name}"
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            held(
+                device_lock_path(device.uuid),
+                timeout_s=LOCK_S,
+                purpose=f"measure the baseline of {problem.name}",
+            ),
         ):
             found = tuple(
                 self._contender(name, entry, sources, Path(folder) / str(number))

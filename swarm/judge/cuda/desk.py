@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -34,15 +34,15 @@ KEPT_FACTOR = 4
 """A larger arena is kept for smaller work up to this many times over."""
 READY = {Host.BARE: 1, Host.TORCH: 1}
 """Runners started ahead of the next job."""
-COMPARED = 4
-"""Runners that a comparison needs."""
 
 
 class CudaDesk:
     """Made once per judge. All that measures on this GPU goes through its lock, which the judge holds."""
 
     floor_noise = 0.0
-    timer = "CUPTI activity records, or CUDA events where CUPTI would tax long kernels; each workload says which"
+    timer = (
+        "CUPTI activity records, or CUDA events where CUPTI would tax long kernels; each workload says which"
+    )
 
     def __init__(self, device: Device, cache: Path) -> None:
         os.sched_setaffinity(0, device.cores)
@@ -104,7 +104,7 @@ class CudaDesk:
         self.references.drop(epoch, error)
 
     def trust(self, kind: Kind) -> Trust:
-        """Return DEVICE_ONLY for plans: they are launched by our code, and none of theirs runs on the host."""
+        """Return DEVICE_ONLY for plans: our code launches them, and none of theirs runs on the host."""
         return Trust.DEVICE_ONLY if kind is Kind.PLAN else Trust.HOST
 
     def needs(self, host: Host) -> None:
@@ -202,6 +202,3 @@ class CudaTable:
         if not any(built is one for one in self._sides):
             self._sides.append(built)
         return next(index for index, one in enumerate(self._sides) if one is built)
-
-
-Throttled = Callable[[], str]

@@ -15,7 +15,6 @@ from typing import Any
 from swarm.device import Device
 from swarm.errors import Refused
 from swarm.languages.protocol import Failure
-from swarm.judge.timing import Contradicted
 
 GONE_S = 15.0
 """How long a GPU may take to end what a killed process had left on it."""
@@ -43,6 +42,11 @@ class Health:
             getattr(self._nvml, f"nvmlClocksEventReason{name}"): text for name, text in SLOWING.items()
         }
         self._device = device
+
+    @property
+    def driver(self) -> str:
+        """Return the driver's version."""
+        return str(self._nvml.nvmlSystemGetDriverVersion())
 
     def throttled(self) -> str:
         """Say what slows the GPU down at this moment; empty if nothing does."""
@@ -138,7 +142,7 @@ class GpuClock:
             self.measured_s = time.monotonic() - begun_s
 
     def check_alone(self, failure: Failure) -> None:
-        """Nothing: a GPU's claims are bounded by a control beside them, and others are kept off by its lock."""
+        """Nothing: a control runs beside each request, and its lock keeps others off a GPU."""
 
 
 def _is_ours(pid: int) -> bool:
@@ -156,7 +160,7 @@ def _is_ours(pid: int) -> bool:
 
 def _nvml() -> Any:
     try:
-        import pynvml
+        import pynvml  # type: ignore[import-untyped]
     except ImportError:
         raise Refused("nvidia-ml-py is missing", remedy="pip install nvidia-ml-py") from None
     try:
