@@ -178,6 +178,9 @@ class CpuTable:
             self._rules.problem, workload, tests, self._reference, self._shared, self._private, self._seed
         )
 
+    def prepare(self, built: Sequence[Built]) -> None:
+        """Nothing: runners start beside each other by themselves."""
+
     def runner(self, built: Built) -> Runner:
         rules = self._rules.protocol.rules
         return self._desk.runner(

@@ -101,7 +101,9 @@ class Judge:
             return self._record(job, None, built, (), seed, begun)
         found: tuple[WorkloadResult, ...] = ()
         try:
-            with self._place(job, rules, seed, begun) as place, place.table.runner(built) as runner:
+            with self._place(job, rules, seed, begun) as place, ExitStack() as stack:
+                place.table.prepare([built])
+                runner = stack.enter_context(place.table.runner(built))
                 control = place.table.control(built)
                 found = tuple(self._workloads(place, runner, control, job.epoch, begun))
                 failure = _first_failure(found, runner)
@@ -126,6 +128,7 @@ class Judge:
         try:
             with self._place(job, rules, seed, begun) as place, ExitStack() as stack:
                 processes = range(rules.protocol.tests.processes_per_tree)
+                place.table.prepare([side for side in built for _ in processes])
                 callers = [
                     [stack.enter_context(place.table.runner(side)) for _ in processes] for side in built
                 ]

@@ -106,6 +106,9 @@ class Table(Protocol):
 
     def sitting(self, workload: Workload) -> Sitting[Any]: ...
 
+    def prepare(self, built: Sequence[Built]) -> None:
+        """Start what a runner for each of these will need, so that they need not wait for one another."""
+
     def runner(self, built: Built) -> Candidate: ...
 
     def control(self, built: Built) -> Control | None:

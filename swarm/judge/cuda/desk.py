@@ -22,8 +22,9 @@ from swarm.judge.cuda.health import GpuClock, Health
 from swarm.judge.cuda.kernels import Kernels
 from swarm.judge.cuda.memory import DeviceArena
 from swarm.judge.cuda.reference import CudaReferences
-from swarm.judge.cuda.runner import CudaControl, CudaRunner, Host, Spares, host_of
+from swarm.judge.cuda.runner import CudaControl, CudaRunner
 from swarm.judge.cuda.sitting import CudaSitting, private_bytes, shared_bytes
+from swarm.judge.cuda.spares import Host, Spares
 from swarm.judge.reference import InvalidReference, Reference, input_specs
 from swarm.languages.protocol import Kind
 from swarm.problem import Problem
@@ -32,7 +33,7 @@ from swarm.workload import Workload
 
 KEPT_FACTOR = 4
 """A larger arena is kept for smaller work up to this many times over."""
-READY = {Host.BARE: 1, Host.TORCH: 1}
+READY = 1
 """Runners started ahead of the next job."""
 
 
@@ -56,6 +57,7 @@ class CudaDesk:
         self.spares = Spares(device, self.kernels.cubin)
         self._shared: DeviceArena | None = None
         self._private: DeviceArena | None = None
+        self._controls: dict[Kind, CudaControl] = {}
         self._hosts = {Host.BARE}
         """Which kinds of runner the jobs so far needed."""
 
@@ -70,6 +72,9 @@ class CudaDesk:
     def close(self) -> None:
         self.references.close()
         self.spares.close()
+        for control in self._controls.values():
+            control.close()
+        self._controls.clear()
         for arena in (self._shared, self._private):
             if arena is not None:
                 arena.close()
@@ -82,7 +87,7 @@ class CudaDesk:
     def rest(self) -> None:
         """Start the runners that the next job will find ready; the device is not held by now."""
         for host in self._hosts:
-            self.spares.refill(host, READY[host])
+            self.spares.refill(host, READY)
 
     def clock(self) -> GpuClock:
         return GpuClock(self.health)
@@ -94,7 +99,8 @@ class CudaDesk:
         self.context.make_current()
         self.health.check()
         reference = self.reference(epoch, rules.problem)
-        yield CudaTable(self, rules, reference, self.arenas(rules.problem, workloads), seed)
+        with CudaTable(self, rules, reference, self.arenas(rules.problem, workloads), seed) as table:
+            yield table
 
     def reference(self, epoch: str, problem: Problem) -> Reference:
         is_wider = problem.settings.reference_precision == "higher"
@@ -107,9 +113,16 @@ class CudaDesk:
         """Return DEVICE_ONLY for plans: our code launches them, and none of theirs runs on the host."""
         return Trust.DEVICE_ONLY if kind is Kind.PLAN else Trust.HOST
 
-    def needs(self, host: Host) -> None:
-        """Note that jobs use such runners, so that one is kept ready from now on."""
+    def needs(self, host: Host, count: int) -> None:
+        """Start `count` such runners now, and keep one ready from now on."""
         self._hosts.add(host)
+        self.spares.refill(host, count)
+
+    def control(self, kind: Kind) -> CudaControl:
+        """Return the empty candidate in a runner of this kind; started when it is first asked."""
+        if kind not in self._controls:
+            self._controls[kind] = CudaControl(kind, self.spares)
+        return self._controls[kind]
 
     def versions(self) -> dict[str, str]:
         return self._versions
@@ -157,6 +170,20 @@ class CudaTable:
         self._seed = seed
         self._clocks = Clocks()
         self._sides: list[Built] = []
+        self._controls: list[CudaControl] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for control in self._controls:
+            control.leave()
+
+    def prepare(self, built: Sequence[Built]) -> None:
+        for host in {Host.of(one.artifact.kind) for one in built}:
+            self._desk.needs(host, sum(Host.of(one.artifact.kind) is host for one in built))
 
     def sitting(self, workload: Workload) -> CudaSitting:
         return CudaSitting(
@@ -173,11 +200,9 @@ class CudaTable:
 
     def runner(self, built: Built, timeout_s: float | None = None) -> CudaRunner:
         rules = self._rules.protocol.rules
-        self._desk.needs(host_of(built.artifact.kind))
         return CudaRunner(
             built.artifact,
             self._rules.problem,
-            self._desk.device,
             self._shared,
             self._desk.spares,
             self._clocks,
@@ -192,7 +217,16 @@ class CudaTable:
         """Return None for a plan: its runner holds no code of the candidate's."""
         if built.artifact.kind is Kind.PLAN:
             return None
-        raise NotImplementedError
+        rules = self._rules.protocol
+        control = self._desk.control(built.artifact.kind).at(
+            self._rules.problem,
+            self._shared,
+            self._clocks,
+            dirty=rules.tests.flush == "dirty",
+            timeout_s=rules.rules.run_timeout_s,
+        )
+        self._controls.append(control)
+        return control
 
     def flops(self, workload: Workload) -> float:
         return self._reference.flops(input_specs(self._rules.problem.definition, workload))
