@@ -29,7 +29,7 @@ class CudaChild(Child):
         self._arenas: dict[str, MappedArena] = {}
 
     def do_map(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-        torch.cuda.init()
+        torch.cuda.init()  # type: ignore[no-untyped-call]
         name, arena = message["name"], MappedArena(Context(0), fds[0], message["size"])
         self._maps[name] = torch.as_tensor(_Bytes(arena.address, arena.size), device="cuda")
         if name in self._arenas:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from swarm.judge.cuda.devices import cuda_devices
 
 from swarm.definition import Definition, DType, parse_definition
-from swarm.judge.cuda.devices import cuda_devices
 from swarm.judge.cuda.driver import Context, Stream
 from swarm.judge.cuda.health import Health
 from swarm.judge.cuda.memory import DeviceArena
@@ -105,16 +104,9 @@ def test_reference_that_raises_is_the_problems_fault(place: Place, reference: Re
         reference.expect_each("shared", "private", [((place.x, -1.0), place.outputs)])
 
 
-def test_reference_that_needs_more_memory_than_there_is_says_so(place: Place, tmp_path: Path) -> None:
-    greedy = (
-        definition()
-        .model_copy(
-            update={
-                "reference": "import torch\ndef run(x, scale):\n    return torch.empty(1 << 42, device='cuda')\n"
-            }
-        )
-        .model_copy(update={"custom_inputs_entrypoint": None})
-    )
+def test_reference_that_needs_more_memory_than_there_is_says_so(place: Place) -> None:
+    source = "import torch\ndef run(x, scale):\n    return torch.empty(1 << 42, device='cuda')\n"
+    greedy = definition().model_copy(update={"reference": source, "custom_inputs_entrypoint": None})
     with CudaReferences(place.device) as references:
         one = references.get("epoch", "greedy", greedy, False)
         one.map("shared", place.shared)
