@@ -22,8 +22,6 @@ from swarm.languages.protocol import Failure
 from swarm.protocol import Tests
 from swarm.verdict import Outcome, Trust, WorkloadRatio, geometric_mean
 
-CALLS = (1, 1, 1, 2)
-"""How many calls a request of a quad has, by chance: to write contents takes longer than to work on them."""
 RESAMPLES = 2000
 MAX_DROPPED = 1.0
 """Quads that a throttled device spoiled are made again, up to this share of all."""
@@ -151,7 +149,7 @@ def _quad(
     rng: random.Random,
 ) -> SideFailure | None:
     first = rng.choice((CHAMPION, CANDIDATE))
-    count = min(rng.choice(CALLS), sitting.max_slots)
+    count = min(rng.choice(sitting.quad_calls), sitting.max_slots)
     found = (Samples(), Samples())
     spoiled = False
     for order in ((first, 1 - first), (1 - first, first)):

@@ -31,6 +31,8 @@ SLOTS_BYTES = 96 << 20
 SPARE = 1.25
 """Room of an arena over what its slots need, for secret places."""
 PRIVATE = "private"
+QUAD_CALLS = (1, 1, 1, 2)
+"""Few, for to write contents takes longer than to work on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class Sitting:
         self.tests = tests
         self.evidence = Evidence()
         self.max_slots = max_slots(problem, workload)
+        self.quad_calls = QUAD_CALLS
         self._limits = problem.limits(workload, tests)
         self._reference = reference
         self._shared, self._private = shared, private
