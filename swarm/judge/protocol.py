@@ -58,8 +58,10 @@ class Sitting(Protocol[CallT]):
     tests: Tests
     evidence: Evidence
     max_slots: int
-    quad_calls: Sequence[int]
-    """How many calls a request of a comparison's quad has: one of these, by chance."""
+
+    @property
+    def quad_calls(self) -> Sequence[int]:
+        """How many calls a request of a comparison's quad has: one of these, by chance."""
 
     def fill(self, count: int) -> Sequence[CallT]:
         """Fill `count` slots with new secret contents at new places, and make them cold."""

@@ -1,4 +1,4 @@
-"""The reference's process on a real GPU: it sees the judge's memory, and computes where no candidate can look."""
+"""The reference on a real GPU: it sees the judge's memory, and computes where no candidate can look."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from swarm.judge.cuda.devices import cuda_devices
 
 from swarm.definition import Definition, DType, parse_definition
+from swarm.judge.cuda.devices import cuda_devices
 from swarm.judge.cuda.driver import Context, Stream
 from swarm.judge.cuda.health import Health
 from swarm.judge.cuda.memory import DeviceArena
