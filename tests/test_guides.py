@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from swarm.definition import Definition, parse_definition
+from swarm.device import Device
+from swarm.languages.cuda import Cuda
 from swarm.languages.planning import make_plan
+from swarm.languages.protocol import Artifact, CompileLimits
 from swarm.languages.resolve import resolve
 from swarm.launch import OCCUPANCY, VALUE_TYPES, Launch, Memset, Scratch, TensorMap
+from swarm.problem import problem_from_files
 from swarm.protocol import load_protocol
 from swarm.solution import load_manifest, validate_tree, with_params
 from tests.languages.plans import Card
@@ -28,7 +33,7 @@ def tensor(dtype: str, *shape: str) -> dict[str, object]:
     return {"shape": shape, "dtype": dtype}
 
 
-PROBLEMS = [
+PROBLEMS: list[dict[str, Any]] = [
     {
         "axes": {"rows": VAR, "hidden": {"type": "const", "value": 4096}},
         "inputs": {
@@ -96,3 +101,27 @@ def test_the_guide_names_every_key_type_and_fact() -> None:
     missing += [kind for kind in VALUE_TYPES if not re.search(rf"\b{kind}\b", GUIDE)]
     missing += [name for name in OCCUPANCY if f"`{name}(kernel)`" not in GUIDE]
     assert missing == []
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize("number", range(len(MANIFESTS)))
+def test_an_example_of_the_guide_compiles(tmp_path: Path, number: int, arch: str) -> None:
+    content = {"name": "example", **PROBLEMS[number]}
+    inputs = {name: {"type": "random"} for name in content["inputs"]}
+    if number == 0:
+        inputs["eps"] = {"type": "scalar", "value": 1e-5}  # type: ignore[dict-item]
+    sizes = {name: 128 for name, axis in content["axes"].items() if axis == VAR}
+    files = {
+        "definition.json": content,
+        "workload.jsonl": {"uuid": "one", "axes": sizes, "inputs": inputs},
+    }
+    made = Cuda().compile(
+        tree(number),
+        load_manifest(tree(number)),
+        problem_from_files({name: json.dumps(item).encode() for name, item in files.items()}, "example"),
+        Device("cuda", "absent", "GPU-absent", (0,), arch, 80 << 30, 132),
+        tmp_path,
+        CompileLimits(timeout_s=60, memory_bytes=8 << 30),
+    )
+    assert isinstance(made, Artifact), made.reason
+    assert {info.spill_store_bytes for info in made.kernels} == {0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from swarm.languages.planning import WHERE
 from swarm.languages.protocol import KernelInfo
 from swarm.languages.resolve import resolve
 from swarm.languages.steps import MAP_BYTES, Arg, Calls, Dim, KernelStep, Map, Pointer
+from swarm.launch import OCCUPANCY
 from swarm.workload import Workload
 
 POINTER_BYTES = 8
@@ -76,18 +78,20 @@ def cases(definition: Definition, workloads: Iterable[Workload]) -> Iterator[Cas
 def check_plan(plan: Plan, given: Iterable[Case], facts: StaticFacts, kernels: Iterable[KernelInfo]) -> None:
     """Raise BadInput for the first launch that the device or its kernel would not take."""
     known = {(info.variant, info.name): info for info in kernels}
-    checked: set[int] = set()
+    asks = any(function in json.dumps(plan.to_json()) for function in OCCUPANCY)
+    checked: set[tuple[int, tuple[int, ...]]] = set()
     try:
         for case in given:
-            for is_full in (False, True):
+            for is_full in (False, True) if asks else (True,):
                 calls = resolve(plan, case.axes, case.scalars, Guess(facts, known, is_full), case.guesses)
                 for step in calls.steps:
                     if isinstance(step, KernelStep):
                         info = _info(known, step.variant, step.kernel, f"launch[{step.launch}]")
                         _check_block(step, info, facts)
-                        if step.launch not in checked:
-                            _check_parameters(plan, step, info, calls)
-                        checked.add(step.launch)
+                        sizes = tuple(_size(argument, calls) for argument in step.args)
+                        if (step.launch, sizes) not in checked:
+                            _check_parameters(plan, step, info, sizes)
+                        checked.add((step.launch, sizes))
     except BadInput as error:
         raise BadInput(error.what, where=f"{WHERE}{error.where}", remedy=error.remedy) from None
 
@@ -161,7 +165,7 @@ def _check_block(step: KernelStep, info: KernelInfo, facts: StaticFacts) -> None
         )
 
 
-def _check_parameters(plan: Plan, step: KernelStep, info: KernelInfo, calls: Calls) -> None:
+def _check_parameters(plan: Plan, step: KernelStep, info: KernelInfo, sizes: tuple[int, ...]) -> None:
     where = f"launch[{step.launch}].args"
     if len(step.args) != len(info.parameters):
         raise BadInput(
@@ -169,8 +173,7 @@ def _check_parameters(plan: Plan, step: KernelStep, info: KernelInfo, calls: Cal
             where=where,
             remedy="give one for each parameter, in order",
         )
-    for n, (given, (_, wanted)) in enumerate(zip(step.args, info.parameters, strict=True)):
-        size = _size(given, calls)
+    for n, (size, (_, wanted)) in enumerate(zip(sizes, info.parameters, strict=True)):
         if size != wanted:
             planned = plan.launches[step.launch].args[n]
             raise BadInput(

@@ -8,8 +8,9 @@ from swarm import expressions
 from swarm.errors import BadInput
 from swarm.expressions import Number
 
-MAX_EVALUATIONS = 20_000
-"""Of one plan for one call: a plan is not to compute for long."""
+MAX_WORK = 50_000
+"""Of one plan for one call, in values and each `CHARS` of their expressions: it is not to compute for long."""
+CHARS = 8
 SHOWN_CHARS = 60
 
 
@@ -39,10 +40,10 @@ class Names:
         return Names({**values, **self._values}, self._calls, self._spent) if values else self
 
     def number(self, text: str, where: str) -> Number:
-        self._spent[0] += 1
-        if self._spent[0] > MAX_EVALUATIONS:
+        self._spent[0] += 1 + len(text) // CHARS
+        if self._spent[0] > MAX_WORK:
             raise BadInput(
-                f"a call needs more than {MAX_EVALUATIONS} values", where=where, remedy="repeat less often"
+                "a call needs too many values", where=where, remedy="repeat less often, or write less"
             )
         try:
             return expressions.evaluate(text, self._values, calls=self._calls)

@@ -306,8 +306,8 @@ WRONG_NUMBERS = {
         "a call may have 0 to 1024 launches and memsets",
     ),
     "expressions without an end": (
-        LAUNCH.replace('"n:i32"', ", ".join(['"i:i32"'] * 100)) + "repeat = 1000\n",
-        "launch[0].args[46]: a call needs more than 20000 values; repeat less often",
+        LAUNCH.replace('"n:i32"', ", ".join(['"i + n * 16:i32"'] * 100)) + "repeat = 1000\n",
+        "launch[0].args[91]: a call needs too many values; repeat less often, or write less",
     ),
     "argument that does not fit": (
         LAUNCH.replace("n:i32", "n * 2 ** 30:i32"),
