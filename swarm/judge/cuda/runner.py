@@ -43,7 +43,7 @@ from swarm.problem import Problem
 from swarm.verdict import Status
 
 LOAD_S = {Host.BARE: 30.0, Host.NATIVE: 30.0, Host.TORCH: 120.0}
-FIRST_CALL_S = {Host.BARE: 0.0, Host.NATIVE: 0.0, Host.TORCH: 120.0}
+FIRST_CALL_S = {Host.BARE: 0.0, Host.NATIVE: 0.0, Host.TORCH: 60.0}
 """More for the first call of a workload: Python compiles its kernels then."""
 CONTROL_BYTES = 8 << 30
 UNSEEN_FACTOR, UNSEEN_NS = 1.5, 20_000
@@ -176,8 +176,9 @@ class CudaRunner:
             tuple(self._layout.pack((*slot.inputs, *slot.outputs), slot.axes) for slot in slots),
             self._place,
         )
-        limit_s = (self._timeout_s if timeout_s is None else timeout_s) + len(slots) * spin_ns * SECONDS
-        answer = self._exchange(request, limit_s + (FIRST_CALL_S[self._host] if is_first else 0.0))
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        waits_s = len(slots) * spin_ns * SECONDS + (FIRST_CALL_S[self._host] if is_first else 0.0)
+        answer = self._exchange(request, limit_s, waits_s)
         passed_ns = self.wall_ns
         if self._kind is not Kind.PLAN:  # a plan's runner need not wait as long as it may
             self.wall_ns -= len(slots) * spin_ns
@@ -244,11 +245,11 @@ class CudaRunner:
         failure = self._process.send(pack_load(head, files), (self._arena.fd,))
         return failure or self._process.receive(LOAD_S[self._host])
 
-    def _exchange(self, request: Request, limit_s: float) -> bytes | Failure:
+    def _exchange(self, request: Request, limit_s: float, waits_s: float) -> bytes | Failure:
         data = request.pack()
         self._continue()
         start_ns = time.monotonic_ns()
-        answer = self._process.send(data) or self._process.receive(limit_s)
+        answer = self._process.send(data) or self._process.receive(limit_s, waits_s=waits_s)
         self.wall_ns = time.monotonic_ns() - start_ns
         return answer
 

@@ -163,9 +163,12 @@ class Process:
             return self._timed_out(SEND_S)
         return None
 
-    def receive(self, limit_s: float) -> bytes | Failure:
-        """Wait for one message, keeping the tail of what the process prints meanwhile."""
-        deadline = time.monotonic() + limit_s
+    def receive(self, limit_s: float, *, waits_s: float = 0.0) -> bytes | Failure:
+        """Wait for one message, keeping the tail of what the process prints meanwhile.
+
+        `waits_s` are more that we asked for ourselves, and no part of the limit.
+        """
+        deadline = time.monotonic() + limit_s + waits_s
         watched = [self._socket.fileno(), self._process.log_fd]
         while True:
             message = self._message()
@@ -221,7 +224,7 @@ class Process:
 
     def _timed_out(self, limit_s: float) -> Failure:
         self._process.close()
-        return Failure(Status.TIMEOUT, f"did not answer within {limit_s:.3g} s", self.log)
+        return Failure(Status.TIMEOUT, f"did not answer within {limit_s:g} s", self.log)
 
     def _ended(self) -> Failure:
         """Say how the process ended, when it was not to."""
