@@ -203,9 +203,12 @@ class CudaRunner:
             choice.observe(
                 self._side, max(c.other_ns for c in claims) or min(c.ns for c in claims), claims[0].blocks
             )
-        if not is_first:
-            self._enqueue_ns.extend(c.enqueue_ns for c in claims)
+        if is_first:
+            self._enqueue_ns.clear()
+        else:
             self.late += sum(c.is_late for c in claims)
+        # One that waits for the GPU while it is queued is late however long the GPU waits for it.
+        self._enqueue_ns.extend(c.enqueue_ns for c in claims if is_first or not c.is_late)
         return [claim.ns for claim in claims]
 
     def unload(self) -> bool:

@@ -146,7 +146,8 @@ class Session:
         lead_ns, is_cupti = request.spin_ns, request.clock is wire.Clock.CUPTI
         gpu.activities.switch(is_cupti)
         if request.is_first:
-            lead_ns = max(lead_ns, spin_ns(self._warm_up(calls[0])))
+            enqueue_ns = self._warm_up(calls[0])
+            lead_ns = max(lead_ns, spin_ns(enqueue_ns))
         queued = []
         free_ns = 0
         for index, call in enumerate(calls):
@@ -157,6 +158,8 @@ class Session:
             free_ns += wait_ns + self._flush_ns
         gpu.context.synchronize()
         claims = self._claims(queued, is_cupti)
+        if request.is_first:
+            claims = [replace(claim, enqueue_ns=enqueue_ns) for claim in claims]
         if request.is_first and not is_cupti:
             claims = self._traced(calls[0], claims, lead_ns)
         return wire.pack_claims(request.nonce, claims)

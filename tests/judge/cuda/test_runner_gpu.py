@@ -161,6 +161,14 @@ def test_scratch_holds_nothing_of_an_earlier_call(bench: GpuBench) -> None:
             bench.called(runner, 0)
 
 
+def test_a_candidate_that_waits_for_the_gpu_itself_is_not_waited_for_ever_longer(bench: GpuBench) -> None:
+    with bench.runner(native(CALL.format(", 0, stream") + "cudaStreamSynchronize(stream);")) as runner:
+        for _ in range(6):
+            started = time.monotonic()
+            bench.called(runner, 0)
+        assert time.monotonic() - started < 1
+
+
 def test_a_host_candidate_is_stopped_between_calls_and_a_plan_is_not(bench: GpuBench) -> None:
     for files, is_stopped in ((native(CALL.format("")), True), (plan(), False)):
         with bench.runner(files) as runner:
