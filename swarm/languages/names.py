@@ -9,7 +9,7 @@ from swarm.errors import BadInput
 from swarm.expressions import Number
 
 MAX_WORK = 50_000
-"""Of one plan for one call, in values and each `CHARS` of their expressions: it is not to compute for long."""
+"""Of one plan for one call, in values and each `CHARS` of their expressions: a plan takes a moment."""
 CHARS = 8
 SHOWN_CHARS = 60
 

@@ -64,6 +64,13 @@ class TensorMap:
 
 def resolve(item: TensorMap, names: Names, sizes: Mapping[str, int], where: str) -> MapSpec:
     """Return the maps with their numbers; `sizes` are the bytes of every buffer."""
+    spec = numbered(item, names, where)
+    _check(spec, item, TYPES[item.dtype][1], sizes[item.buffer], where)
+    return spec
+
+
+def numbered(item: TensorMap, names: Names, where: str) -> MapSpec:
+    """Return the maps with their numbers, whatever these are."""
     type_name, width = TYPES[item.dtype]
     dims = tuple(names.positive(text, f"{where}.dims[{n}]") for n, text in enumerate(item.dims))
     if item.strides is None:
@@ -81,7 +88,7 @@ def resolve(item: TensorMap, names: Names, sizes: Mapping[str, int], where: str)
     count = names.positive(item.count, f"{where}.count")
     if count > MAX_MAPS:
         raise BadInput(f"{item.count!r} is {count}", where=f"{where}.count", remedy=f"use at most {MAX_MAPS}")
-    spec = MapSpec(
+    return MapSpec(
         buffer=item.buffer,
         type=type_name,
         dims=dims,
@@ -96,8 +103,6 @@ def resolve(item: TensorMap, names: Names, sizes: Mapping[str, int], where: str)
             names.having(item.index, n).natural(item.offset, f"{where}.offset") for n in range(count)
         ),
     )
-    _check(spec, item, width, sizes[item.buffer], where)
-    return spec
 
 
 def nbytes(spec: MapSpec) -> int:

@@ -89,10 +89,10 @@ class Launcher:
 
     def prepare(self, calls: Calls, addresses: Mapping[str, int]) -> Prepared:
         """Pack the arguments of a call with buffers at `addresses`; maps in device memory are written now."""
-        maps = {name: _encoded(spec, addresses[spec.buffer], name) for name, spec in calls.maps.items()}
-        for name, encoded in maps.items():
+        maps = {name: encoded(spec, addresses[spec.buffer], name) for name, spec in calls.maps.items()}
+        for name, data in maps.items():
             if f"map:{name}" in calls.scratch:
-                self._stream.write(addresses[f"map:{name}"], encoded)
+                self._stream.write(addresses[f"map:{name}"], data)
         queue: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         held: list[object] = []
         for step in calls.steps:
@@ -215,7 +215,7 @@ def _parameters(
     return bytes(block)
 
 
-def _encoded(spec: MapSpec, address: int, name: str) -> bytes:
+def encoded(spec: MapSpec, address: int, name: str) -> bytes:
     """Return the bytes of the maps of one table, one after the other."""
     cuda = driver.bindings()
     try:
@@ -233,17 +233,17 @@ def _encoded(spec: MapSpec, address: int, name: str) -> bytes:
             getattr(cuda.CUtensorMapL2promotion, f"CU_TENSOR_MAP_{spec.l2}"),
             getattr(cuda.CUtensorMapFloatOOBfill, f"CU_TENSOR_MAP_{spec.oob}"),
         )
-        encoded = [_bytes_of(tensor_map)]
+        found = [_bytes_of(tensor_map)]
         for offset in spec.offsets[1:]:
             driver.call("cuTensorMapReplaceAddress", tensor_map, address + offset)
-            encoded.append(_bytes_of(tensor_map))
+            found.append(_bytes_of(tensor_map))
     except CudaError as error:
         raise BadInput(
             f"refused for dims {spec.dims}, strides {spec.strides}, box {spec.box}: {error}",
             where=f"tensormap.{name}",
             remedy="see the rules of cuTensorMapEncodeTiled",
         ) from None
-    return b"".join(encoded)
+    return b"".join(found)
 
 
 def _bytes_of(tensor_map: Any) -> bytes:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,13 @@ import pytest
 from swarm.device import Device
 from swarm.errors import BadInput
 from swarm.judge.cuda.driver import Context, CudaError, Event, Stream
-from swarm.judge.cuda.launcher import Launcher
+from swarm.judge.cuda.launcher import Launcher, encoded
 from swarm.languages import cuda_toolkit
+from swarm.languages.names import Names
 from swarm.languages.plan import Plan
 from swarm.languages.protocol import Artifact, CompileLimits
+from swarm.languages.tensormaps import TYPES, TensorMap, numbered
+from swarm.languages.tensormaps import resolve as resolve_map
 from swarm.problem import problem_from_files
 from swarm.sandbox import GIB
 from swarm.solution import load_manifest
@@ -584,6 +589,69 @@ def test_a_tensor_map_fills_what_lies_outside(bench: Make, context: Context) -> 
     for at, value in enumerate(found):
         row, column = divmod(at, 32)
         assert value == x[row * WIDTH + column] if row < 6 and column < 20 else value != value
+
+
+def random_map(rng: random.Random) -> TensorMap:
+    """Return a map of some kind; many of them are wrong in one respect."""
+    rank = rng.randint(1, 5)
+    dtype = rng.choice(list(TYPES))
+    width = TYPES[dtype][1]
+    dims = [rng.choice([16, 32, 64, 128, 24, 7]) // rng.choice([1, 1, width]) or 1] + [
+        rng.randint(1, 20) for _ in range(rank - 1)
+    ]
+    box = [rng.choice([16, 32, 64, 128, 256, 48, 8]) // width or 1] + [
+        rng.choice([1, 2, 8, 16, 256, 300]) for _ in range(rank - 1)
+    ]
+    strides = None
+    if rng.random() < 0.3:
+        strides = tuple(str(rng.choice([16, 32, 64, 24, 512, 4096])) for _ in range(rank - 1))
+    steps = tuple(str(rng.choice([1, 1, 1, 2, 8, 9])) for _ in range(rank)) if rng.random() < 0.2 else None
+    return TensorMap(
+        buffer="input:x",
+        dtype=dtype,
+        dims=tuple(map(str, dims)),
+        strides=strides,
+        box=tuple(map(str, box)),
+        element_strides=steps,
+        swizzle=rng.choice([0, 0, 32, 64, 128]),
+        interleave=rng.choice([0, 0, 0, 16, 32]),
+        l2=rng.choice([0, 64, 128, 256]),
+        is_nan_filled=rng.random() < 0.2,
+        in_memory=False,
+        count="1",
+        index="i",
+        offset="0",
+    )
+
+
+def test_the_driver_takes_every_tensor_map_that_passes_the_dry_run(context: Context) -> None:
+    needs(context, 90)
+    rng = random.Random(1)
+    address = context.allocate(1 << 20)
+    outcomes: Counter[tuple[bool, bool]] = Counter()
+    differing: Counter[str] = Counter()
+    for _ in range(5000):
+        item = random_map(rng)
+        spec = numbered(item, Names({}), "t")
+        try:
+            resolve_map(item, Names({}), {"input:x": 1 << 40}, "t")
+            ours = ""
+        except BadInput as error:
+            ours = str(error)
+        try:
+            encoded(spec, address, "t")
+            theirs = True
+        except BadInput:
+            theirs = False
+        outcomes[not ours, theirs] += 1
+        if bool(ours) is theirs:
+            what = ours or f"{spec.type} {spec.interleave} {spec.swizzle} {spec.oob} box {spec.box}"
+            differing[re.sub(r"\d+", "#", what) if ours else what] += 1
+    context.free(address)
+    print(f"(ours, the driver's): {dict(outcomes)}")
+    for what, count in differing.most_common(40):
+        print(f"  {count} {what}")
+    assert outcomes[True, True] > 100 and outcomes[True, False] == 0
 
 
 def test_a_call_is_queued_again_at_other_addresses(bench: Make, context: Context) -> None:
