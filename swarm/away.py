@@ -26,9 +26,9 @@ from swarm.verdict import JUDGE_VERSION, Comparison, Verdict, verdict_key
 
 COORDINATION = "COORDINATION.md"
 POLL_S = 0.5
-TRIES = 4
+TRIES = 3
 """Times that a job which the pool loses is given to it; then it stays pending, for the next sitting."""
-RETRY_S, RETRY_FACTOR = 2.0, 8
+RETRY_S, RETRY_FACTOR = 3.0, 10
 """Before the second try, and how much longer before each one after it: a busy device may be free by then."""
 
 Tell = Callable[[Done | Lost], None]

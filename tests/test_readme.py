@@ -67,7 +67,17 @@ def test_the_readme_shows_its_two_commands_first() -> None:
     assert commands()[:2] == ["make swarm", "make test"]
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/problems.md", "docs/measuring.md"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/problems.md",
+        "docs/measuring.md",
+        "docs/bundle.md",
+        "docs/operating.md",
+    ],
+)
 def test_links_lead_to_files_that_exist(name: str) -> None:
     folder = (ROOT / name).parent
     for target in LINK.findall((ROOT / name).read_text(encoding="utf-8")):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from swarm.errors import BadInput, Refused
+from swarm.errors import BadInput, Refused, SwarmError
 
 if TYPE_CHECKING:
     from swarm.away import Sitting, Standing
@@ -58,7 +58,10 @@ def bench_bundle(file: Path, out: Path, device: str | None, as_json: bool) -> No
     click.echo(f"{found.run}: {_amount(found)}, on {describe(devices)}", err=True)
     with _claimed(root, found, devices[0]):
         rows, left = _sit(found, root, devices)
-        remarks = _measure_baselines(found, root, devices[0])
+        try:
+            remarks = _measure_baselines(found, root, devices[0])
+        except SwarmError as error:  # the verdicts are worth packing all the same
+            remarks, left["baselines"] = [], str(error)
         archive = pack(root)
     if as_json:
         click.echo(json.dumps({"problems": [asdict(row) for row in rows], "left": left}, indent=1))
