@@ -11,16 +11,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from swarm.away import stand
 from swarm.bundle import Bundle, Part
 from swarm.errors import BadInput
 from swarm.hub import Hub
 from swarm.job import Job, Purpose, Tree
 from swarm.layout import RunPaths
 from swarm.ledger import Ledger
-from swarm.planner.decisions import Merge, RequestComparison
-from swarm.planner.facts import Facts, ProblemFacts, Rules, Trial
+from swarm.planner.facts import ProblemFacts, Rules, Trial
 from swarm.planner.gather import Gatherer, rules_of
-from swarm.planner.policy import decide
 from swarm.pool.bundle import BundlePool
 from swarm.protocol import Protocol
 from swarm.requests import Request
@@ -106,8 +105,7 @@ def _part(hub: Hub, facts: ProblemFacts, jobs: Sequence[Job], rules: Rules) -> P
     verdicts = [job for job in jobs if job.purpose is Purpose.VERDICT]
     wanted = {job.id: job for job in jobs if _is_of_champion(job, facts)}
     facts = replace(facts, requested=frozenset(wanted))
-    decisions = decide(Facts((facts,), (), rules), float("inf"))
-    if not verdicts and not wanted and not any(isinstance(d, Merge | RequestComparison) for d in decisions):
+    if not verdicts and not wanted and stand(facts, rules).request is None:
         return None
     trees = {job.candidate.sha: job.candidate for job in (*verdicts, *wanted.values())}
     for trial in facts.trials:

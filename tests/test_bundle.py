@@ -307,6 +307,7 @@ def test_a_second_bundle_holds_only_what_is_new(run: Run, tmp_path: Path) -> Non
     run.add("rope", "w1", {"BLOCK": 2, "UNROLL": 1})
     sit(run.bundle(None), tmp_path / "out")
     run.take(tmp_path / "out")
+    assert not run.bundle().parts, "a merge waits for the planner, and nothing for a device"
     run.merges()
     run.add("rope", "w2", {"BLOCK": 4, "UNROLL": 1})
     made = run.bundle()
