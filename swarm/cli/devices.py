@@ -22,6 +22,7 @@ from swarm.sol import Peaks
 AUTO = "auto"
 CALIBRATION_LOCK_S = 600.0
 """Another run on this host may be in the middle of a long measurement."""
+GPU_MAKER = "nvidia-"
 UUID_CHARS = 12
 """Of a GPU's UUID in a message: `GPU-303b186a`."""
 
@@ -40,7 +41,10 @@ class Choice:
     @property
     def device(self) -> Device:
         """The first of them; or what is known of one that is elsewhere."""
-        return self.devices[0] if self.devices else Device("cuda", self.device_model, "", ())
+        if self.devices:
+            return self.devices[0]
+        kind = "cuda" if runs_on(self.language, "cuda") else "cpu"
+        return Device(kind, self.device_model, "", ())
 
 
 def choose(name: str | None, language: str | None, seeds: Collection[str]) -> Choice:
@@ -90,13 +94,13 @@ def seeds_of(root: RunRoot, problems: Sequence[str] = ("*",)) -> set[str]:
 
 
 def choose_elsewhere(model: str, language: str | None, seeds: Collection[str]) -> Choice:
-    """Return the choice of a run whose GPUs are on another host, reached by bundles."""
+    """Return the choice of a run whose devices are on another host, reached by bundles."""
     from swarm.peaks_table import model_of
 
     language, model = _known(language), model_of(model)
     if language is None:
         language = next((one for one in ON_GPU if one in seeds), ON_GPU[0])
-    if not runs_on(language, "cuda"):
+    if not runs_on(language, "cuda") and model.startswith(GPU_MAKER):
         raise BadInput(
             f"{language} does not run on a GPU", where="--device-model", remedy="name another --language"
         )
