@@ -88,6 +88,8 @@ class WorkloadResult:
     matched_ratio: float | None = None
     clock: str = ""
     """Which of the environment's clocks gave the time."""
+    flops: float | None = None
+    """What T_SOL counts as computed; None where it cannot be known, or nobody looked."""
 
     def __post_init__(self) -> None:
         timed = self.status in (Status.PASSED, Status.BELOW_SOL)

@@ -34,12 +34,14 @@ SECONDS_PER_MINUTE = 60
 def baseline(
     ctx: click.Context, names: tuple[str, ...], budget_min: float | None, device: str | None, as_json: bool
 ) -> None:
-    """Measure eager, torch.compile and baseline.py of problems again.
+    """Measure eager, torch.compile and baseline.py of problems.
 
-    All problems if none is named. What is on file is replaced. Of several GPUs the first measures.
+    If none is named, those of all problems that are not on file, or whose files have changed; so it goes on
+    where it was stopped. Those that are named are measured again. Of several GPUs the first measures.
     """
+    from swarm.baseline import load_baseline
     from swarm.cli.devices import chosen_devices, describe
-    from swarm.cli.references import measure_baselines
+    from swarm.cli.references import is_measured, measure_baselines
     from swarm.config import load_config
 
     root = root_of(ctx)
@@ -48,19 +50,23 @@ def baseline(
     budget_s = SECONDS_PER_MINUTE * budget_min if budget_min else config.budget.baseline_s
     first = chosen_devices(device or config.run.device)[0]
     stderr().print(f"on {describe([first])}", style="dim", markup=False, soft_wrap=True)
+    wanted = [problem for problem in problems if names or not is_measured(root, first, problem)]
+    known = [load_baseline(root, first.model, problem.name) for problem in problems if problem not in wanted]
     measured: list[Baseline] = []
     with stderr().status("") as status:
 
         def tell(one: Baseline) -> None:
             measured.append(one)
-            status.update(f"{len(measured)} of {len(problems)} measured")
+            status.update(f"{len(measured)} of {len(wanted)} measured")
 
-        status.update(f"measuring {len(problems)} problems, {budget_s:.0f} s at most")
-        measure_baselines(root, first, problems, budget_s, tell)
+        status.update(f"measuring {len(wanted)} problems, {budget_s:.0f} s at most")
+        if wanted:
+            measure_baselines(root, first, wanted, budget_s, tell)
+    found = [*filter(None, known), *measured]
     if as_json:
-        print_json([asdict(one) | {"t_b_us": one.times_us} for one in measured])
+        print_json([asdict(one) | {"t_b_us": one.times_us} for one in found])
     else:
-        _print(measured)
+        _print(found)
     raise_left_out(broken)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -50,6 +50,7 @@ FAILED = 1
 @click.option("--against", metavar="REV|DIR", help="Compare with this instead of measuring alone.")
 @click.option("--language", help="Which seed; otherwise one that the device runs.")
 @device_option
+@click.option("--sass", is_flag=True, help="Show the machine code of its kernels, too.")
 @click.option("--bundle", type=click.Path(path_type=Path), help="Work off this file of `swarm pending`.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="With --bundle: for the results."
@@ -65,6 +66,7 @@ def bench(
     against: str | None,
     language: str | None,
     device: str | None,
+    sass: bool,
     bundle: Path | None,
     out: Path | None,
     run_name: str | None,
@@ -84,6 +86,7 @@ def bench(
         raise click.UsageError("give PROBLEM, or both --bundle and --out")
     if solution is not None and commit is not None:
         raise click.UsageError("--solution and --commit exclude each other")
+    from swarm.cli import feedback
     from swarm.problem import load_problem
     from swarm.verdict import Verdict
 
@@ -95,13 +98,18 @@ def bench(
         candidate = _folder(solution) if solution is not None else _commit(paths, name, commit or "")
         devices = _devices_for(root, candidate, device)
     other = None if against is None else _other(paths, name, against)
+    if sass:
+        _check_has_sass(candidate)
     record = _measure(root, _job(root, problem, candidate, other), devices[:1])
+    told = _feedback(root, problem, candidate, devices[0], record, sass)
     if as_json:
-        print_json(asdict(record))
-    elif isinstance(record, Verdict):
-        print_verdict(record)
+        print_json(asdict(record) | told)
     else:
-        _print_comparison(record)
+        if isinstance(record, Verdict):
+            print_verdict(record)
+        else:
+            _print_comparison(record)
+        feedback.show(told)
     return 0 if _has_held(record) else FAILED
 
 
@@ -138,6 +146,44 @@ def _measure(root: RunRoot, job: Job, devices: Sequence[Device]) -> Verdict | Co
             f"{job.problem} could not be measured: {finished[0].reason}", remedy="type: swarm doctor"
         )
     return finished[0].record
+
+
+def _check_has_sass(tree: Tree) -> None:
+    """Raise before anything is measured, unless there will be machine code to show, and a way to."""
+    from swarm.languages import cuda_toolkit
+    from swarm.solution import Language, load_manifest
+
+    language = load_manifest(tree.files).language
+    if language not in (Language.CUDA, Language.CUDA_CPP):
+        raise BadInput(
+            f"{language} has no machine code before it runs",
+            where="--sass",
+            remedy="it is for cuda and cuda_cpp",
+        )
+    if cuda_toolkit.disassembler() is None:
+        raise Refused(
+            "no nvdisasm on this machine", where="--sass", remedy="`swarm doctor` says how to get it"
+        )
+
+
+def _feedback(
+    root: RunRoot,
+    problem: Problem,
+    candidate: Tree,
+    device: Device,
+    record: Verdict | Comparison,
+    sass: bool,
+) -> dict[str, Any]:
+    """Return what the compiler and the clock say of the candidate's kernels."""
+    from swarm.cli import feedback
+    from swarm.cli.devices import peaks_of
+    from swarm.judge.build import Frozen
+    from swarm.protocol import read_protocol
+    from swarm.verdict import Verdict
+
+    rules = Frozen(problem, read_protocol(root.coordination.read_bytes(), root.coordination.name))
+    verdict = record if isinstance(record, Verdict) else None
+    return feedback.collect(root, rules, candidate.files, device, verdict, peaks_of(root, device), sass=sass)
 
 
 def _seed(

@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("swarm.cli.bench:bench", "Measure a solution of PROBLEM here and now; nothing is recorded."),
     "baseline": (
         "swarm.cli.baseline:baseline",
-        "Measure eager, torch.compile and baseline.py of problems again.",
+        "Measure eager, torch.compile and baseline.py of problems.",
     ),
     "sol": ("swarm.cli.sol:sol", "Show the peaks of a device and the limit of every workload."),
     "problems": ("swarm.cli.problems:problems", "List problems, show one, check one."),

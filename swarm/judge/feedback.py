@@ -70,7 +70,7 @@ def achieved(verdict: Verdict, problem: Problem, device: Device, peaks: Peaks) -
             continue
         moved = problem.sol_bytes(workloads[result.uuid])
         by_bytes_us = moved / peaks.bytes_per_us
-        flops = problem.sol_flops(workloads[result.uuid])
+        flops = problem.sol_flops(workloads[result.uuid]) if result.flops is None else result.flops
         share = None
         if result.t_sol_us is not None and result.t_sol_us > 1.001 * by_bytes_us:
             share = result.t_sol_us / result.time_us  # FLOPs are what the limit follows from
