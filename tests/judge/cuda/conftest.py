@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -22,10 +21,12 @@ class Bench:
     context: Context
     kernels: Kernels
     stream: Stream
-    is_emulated: bool
+    arenas: list[DeviceArena] = field(default_factory=list)
 
     def arena(self, nbytes: int) -> DeviceArena:
-        return DeviceArena(self.context, nbytes)
+        """Return an arena that is closed with the test."""
+        self.arenas.append(DeviceArena(self.context, nbytes))
+        return self.arenas[-1]
 
     def read(self, address: int, nbytes: int) -> bytes:
         return self.stream.read(address, nbytes)
@@ -48,11 +49,10 @@ def bench(
     cache = tmp_path_factory.getbasetemp() / "cubins"
     if is_emulated:
         emulated.install(monkeypatch, request.getfixturevalue("library"))
-    yield start(cache, is_emulated)
+    context = Context(0)
+    made = Bench(context, Kernels(context, cache), Stream())
+    yield made
+    for arena in made.arenas:
+        arena.close()
     if is_emulated:
         emulated.uninstall()
-
-
-def start(cache: Path, is_emulated: bool) -> Bench:
-    context = Context(0)
-    return Bench(context, Kernels(context, cache), Stream(), is_emulated)
