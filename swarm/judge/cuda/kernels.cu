@@ -44,23 +44,24 @@ __device__ uint4 guard_of(const Region &region, u64 vector, u64 canary) {
 constexpr int ANY = -1;  // instead of a type: of all types and kinds that are not the usual ones
 
 template <int T>
-__device__ __forceinline__ uint4 wanted(const Region &region, u64 vector, u64 canary) {
+__device__ __forceinline__ uint4 wanted(const Region &region, const Usual &usual, u64 vector, u64 canary) {
   const int own = bytes_in(region, vector);
   if (own == 0) return guard_of(region, vector, canary);
   uint4 value;
   if constexpr (T == ANY) value = any_contents(region, vector - GUARD);
-  else value = normal_contents<T>(region, vector - GUARD);
+  else value = usual_contents<T>(usual, vector - GUARD);
   return own == 16 ? value : blended(value, guard_of(region, vector, canary), own);
 }
 
 template <int T>
 __device__ __forceinline__ void fill_tile(const Region &region, u64 first, u64 canary) {
   const u64 vectors = vectors_of(region);
+  const Usual usual = usual_of(region);
   uint4 *to = start_of(region);
 #pragma unroll 1
   for (int i = 0; i < VECTORS; i++) {
     const u64 vector = first + i * THREADS;
-    if (vector < vectors) to[vector] = wanted<T>(region, vector, canary);
+    if (vector < vectors) to[vector] = wanted<T>(region, usual, vector, canary);
   }
 }
 
@@ -83,12 +84,13 @@ __device__ bool differ(const uint4 &a, const uint4 &b) {
 template <int T>
 __device__ __forceinline__ void verify_tile(const Region &region, u64 first, u64 canary, Finding *finding) {
   const u64 vectors = vectors_of(region);
+  const Usual usual = usual_of(region);
   const uint4 *from = start_of(region);
 #pragma unroll 1
   for (int i = 0; i < VECTORS; i++) {
     const u64 vector = first + i * THREADS;
     if (vector >= vectors) break;
-    const uint4 found = from[vector], should = wanted<T>(region, vector, canary);
+    const uint4 found = from[vector], should = wanted<T>(region, usual, vector, canary);
     if (differ(found, should)) note(finding, region, vector, found, should, 0);
   }
 }

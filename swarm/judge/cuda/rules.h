@@ -32,14 +32,17 @@ RULE float float_of(u32 bits) { return __uint_as_float(bits); }
 RULE u64 bits_of(double value) { return (u64)__double_as_longlong(value); }
 RULE double double_of(u64 bits) { return __longlong_as_double((i64)bits); }
 RULE u64 high_product(u64 a, u64 b) { return __umul64hi(a, b); }
-RULE float log2_of(float value) { return __log2f(value); }
-RULE float sine_of(float value) { return __sinf(value); }
-RULE float cosine_of(float value) { return __cosf(value); }
-RULE float root_of(float value) {
-  float root;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(value));
-  return root;
-}
+#define APPROXIMATE(name, instruction)                            \
+  RULE float name(float value) {                                  \
+    float found;                                                  \
+    asm(instruction ".approx.ftz.f32 %0, %1;" : "=f"(found) : "f"(value)); \
+    return found;                                                 \
+  }
+APPROXIMATE(log2_of, "lg2")
+APPROXIMATE(sine_of, "sin")
+APPROXIMATE(cosine_of, "cos")
+APPROXIMATE(root_of, "sqrt")
+RULE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 RULE float larger(float a, float b) { return fmaxf(a, b); }
 RULE float smaller(float a, float b) { return fminf(a, b); }
 RULE float size_of(float value) { return fabsf(value); }
@@ -53,6 +56,7 @@ RULE float log2_of(float value) { return std::log2(value); }
 RULE float sine_of(float value) { return std::sin(value); }
 RULE float cosine_of(float value) { return std::cos(value); }
 RULE float root_of(float value) { return std::sqrt(value); }
+RULE float fused(float a, float b, float c) { return std::fma(a, b, c); }
 RULE float larger(float a, float b) { return a > b ? a : b; }
 RULE float smaller(float a, float b) { return a < b ? a : b; }
 RULE float size_of(float value) { return std::fabs(value); }
@@ -149,9 +153,17 @@ RULE float from_e5m2(u32 code) { return from_f16(code << 8); }
 
 RULE float from_e2m1(u32 code) { return with_sign(decode_small<1, 1>(code & 7u), code & 8u); }
 
+// Two float16 or bfloat16 in a word.
 template <int T>
-RULE u32 encode(float value) {
-  return T == F32 ? bits_of(value) : T == F16 ? to_f16(value) : to_bf16(value);
+RULE u32 pair_of(float low, float high) {
+#if defined(__CUDACC__)
+  u32 pair;
+  if (T == F16) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  return T == F16 ? to_f16(low) | to_f16(high) << 16 : to_bf16(low) | to_bf16(high) << 16;
+#endif
 }
 
 // ---- vectors
@@ -172,24 +184,6 @@ RULE u64 long_of(const uint4 &vector, int index) {
 }
 
 RULE uint4 joined(u64 low, u64 high) { return uint4{low_word(low), high_word(low), low_word(high), high_word(high)}; }
-
-// Pack codes into words: `codes` holds the elements of one vector.
-template <int BYTES>
-RULE uint4 packed(const u32 (&codes)[16 / BYTES]) {
-  u32 words[4];
-#pragma unroll
-  for (int word = 0; word < 4; word++) {
-    if (BYTES == 4) {
-      words[word] = codes[word];
-    } else if (BYTES == 2) {
-      words[word] = codes[(2 * word) % (16 / BYTES)] | codes[(2 * word + 1) % (16 / BYTES)] << 16;
-    } else {
-      words[word] = codes[(4 * word) % (16 / BYTES)] | codes[(4 * word + 1) % (16 / BYTES)] << 8 |
-                    codes[(4 * word + 2) % (16 / BYTES)] << 16 | codes[(4 * word + 3) % (16 / BYTES)] << 24;
-    }
-  }
-  return uint4{words[0], words[1], words[2], words[3]};
-}
 
 // The first `count` bytes of `first`, then those of `second`.
 RULE uint4 blended(const uint4 &first, const uint4 &second, int count) {
@@ -246,7 +240,7 @@ struct Region {        // one buffer and the guard bands around it
 RULE float unit_of(u32 word) { return (float)(word >> 8) * 0x1p-24f; }
 
 RULE void normal_pair(u32 first, u32 second, float &one, float &other) {
-  const float radius = root_of(size_of(log2_of((float)first * 0x1p-32f + 0x1p-33f) * -1.38629436f));
+  const float radius = root_of(size_of(log2_of(fused((float)first, 0x1p-32f, 0x1p-33f)) * -1.38629436f));
   const float angle = (float)second * (6.28318531f * 0x1p-32f);
   one = radius * cosine_of(angle), other = radius * sine_of(angle);
 }
@@ -260,7 +254,7 @@ RULE float shaped(float value, u32 kind, float a, float b) {
     case POSITIVE: return size_of(value) + 0.1f;
     case SINE: return sine_of(clamped(value, 3.0f));
     case COSINE: return cosine_of(clamped(value, 3.0f));
-    default: return value * b + a;
+    default: return fused(value, b, a);
   }
 }
 
@@ -378,39 +372,51 @@ SLOW_RULE uint4 any_contents(const Region &region, u64 vector) {
   return joined(halves[0], halves[1]);
 }
 
-// The same for the usual case, NORMAL of float32, float16 or bfloat16: fast.
+// The usual case, NORMAL of float32, float16 or bfloat16: what stays the same from vector to vector.
+struct Usual {
+  u64 key, zero_begin, zero_end;
+  float mean, deviation;
+  u32 spread, phase;
+};
+
+RULE bool is_usual(const Region &region) {
+  return region.kind == NORMAL && (region.type == F32 || region.type == F16 || region.type == BF16);
+}
+
+RULE Usual usual_of(const Region &region) {
+  const float factor = region.spread == AS_DRAWN ? 1.0f : region.factor;
+  return Usual{region.key,           region.zero_begin,        region.zero_end, (float)region.a,
+               (float)region.b * factor, region.spread, (u32)region.start};
+}
+
 template <int T>
-RULE uint4 normal_contents(const Region &region, u64 vector) {
+RULE uint4 usual_contents(const Usual &usual, u64 vector) {
   constexpr int count = Traits<T>::count;
   const u64 first = vector * count;
-  const float a = (float)region.a, b = (float)region.b * (region.spread == AS_DRAWN ? 1.0f : region.factor);
   float values[count];
 #pragma unroll
   for (int part = 0; part < count / 4; part++) {
-    const uint4 words = philox(vector * (count / 4) + part, region.key);
+    const uint4 words = philox(vector * (count / 4) + part, usual.key);
     normal_pair(words.x, words.y, values[4 * part], values[4 * part + 1]);
     normal_pair(words.z, words.w, values[4 * part + 2], values[4 * part + 3]);
   }
 #pragma unroll
-  for (int i = 0; i < count; i++) values[i] = values[i] * b + a;
-  if (region.spread == OUTLIERS) {
-    const u32 past = (u32)((first + OUTLIER_STRIDE - region.start) % OUTLIER_STRIDE);
+  for (int i = 0; i < count; i++) values[i] = fused(values[i], usual.deviation, usual.mean);
+  if (usual.spread == OUTLIERS) {
+    const u32 past = (u32)((first + OUTLIER_STRIDE - usual.phase) % OUTLIER_STRIDE);
     const u32 hit = past ? OUTLIER_STRIDE - past : 0;
 #pragma unroll
     for (int i = 0; i < count; i++) values[i] *= hit == (u32)i ? OUTLIER_FACTOR : 1.0f;
-  } else if (region.spread == STRUCTURED) {
+  } else if (usual.spread == STRUCTURED) {
 #pragma unroll
     for (int i = 0; i < count; i++)
-      values[i] = first + i >= region.zero_begin && first + i < region.zero_end ? 0.0f : values[i];
+      values[i] = first + i >= usual.zero_begin && first + i < usual.zero_end ? 0.0f : values[i];
   }
-  u32 codes[count];
+  u32 words[4];
 #pragma unroll
-  for (int i = 0; i < count; i++) codes[i] = encode<T>(values[i]);
-  return packed<Traits<T>::bytes>(codes);
-}
-
-RULE bool is_usual(const Region &region) {
-  return region.kind == NORMAL && (region.type == F32 || region.type == F16 || region.type == BF16);
+  for (int word = 0; word < 4; word++)
+    words[word] = T == F32 ? bits_of(values[word]) : pair_of<T>(values[2 * word % count], values[(2 * word + 1) % count]);
+  return uint4{words[0], words[1], words[2], words[3]};
 }
 
 // A hash of bytes that adds up over vectors in any order; the key is the judge's secret.
