@@ -27,7 +27,7 @@ LAYERS = (
     (
         "protocol", "config", "problem", "definition", "workload", "schema", "expressions", "solution",
         "launch", "sources", "settings", "scan", "verdict", "sol", "job", "device", "tensorfile",
-        "peaks_table", "submission", "exchange", "records",
+        "peaks_table", "submission", "records",
     ),
     ("layout", "locks", "durable", "contents", "stamps", "git", "gitobjects", "messages", "parcel"),
     ("errors",),

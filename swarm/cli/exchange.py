@@ -44,7 +44,7 @@ def import_solution(ctx: click.Context, file: Path, into: Path | None, as_json: 
     Sources without content are taken from the files beside it. What has no meaning here is kept, so that
     `swarm export` gives the same solution again.
     """
-    from swarm.exchange import fill_contents, import_submission
+    from swarm.languages.exchange import fill_contents, import_submission
     from swarm.solution import validate_tree
     from swarm.submission import parse_submission
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from swarm.cli import main as cli
 from swarm.errors import BadInput
-from swarm.exchange import completed, export_tree, fill_contents, import_submission
+from swarm.languages.exchange import completed, export_tree, fill_contents, import_submission
 from swarm.layout import find_root
 from swarm.protocol import load_protocol
 from swarm.solution import Language, load_manifest, render_manifest, validate_tree
@@ -28,7 +28,7 @@ from swarm.submission import (
 
 ROOT = find_root(Path(__file__).parent).path
 PROTOCOL = load_protocol((ROOT / "COORDINATION.md").read_text())
-ALLOWED = ("-O3", "--use_fast_math", "-lineinfo")
+ALLOWED = ("-O3", "--use_fast_math", "-lineinfo", "-lcublas")
 NOTHING = Exchange()
 KERNEL = """import torch
 import triton
@@ -141,13 +141,13 @@ def test_several_languages_several_files_and_what_is_not_built_come_back() -> No
     assert manifest.language is Language.CUDA_CPP
     assert manifest.binding == "torch"
     assert manifest.sources == ("kernel.cu", "include/tile.cuh")
-    assert manifest.compile.options == ("-O3", "--use_fast_math")
+    assert manifest.compile.options == ("-O3", "--use_fast_math", "-lcublas")
     assert manifest.params == {"TILE": 64}
     assert made.files["README.md"] == b"# How it works\r\n"
     said = "\n".join(made.remarks)
     assert "cutlass needs the CUTLASS headers: without it" in said
     assert "not built: README.md, include/tile.inl" in said
-    assert "not used here: -gencode arch=compute_90a,code=sm_90a -std=c++20 -lcuda -lcublas" in said
+    assert "not used here: -gencode arch=compute_90a,code=sm_90a -lcuda -std=c++20" in said
     assert json.loads(submission_json(round_trip(parsed(raw)))) == raw
 
 
@@ -159,7 +159,7 @@ def test_what_somebody_changes_in_the_tree_changes_in_the_submission_and_nothing
     changed = manifest.model_copy(
         update={
             "params": {"TILE": 128, "WIDE": 1},
-            "compile": manifest.compile.model_copy(update={"options": ("-lineinfo",)}),
+            "compile": manifest.compile.model_copy(update={"options": ("-lineinfo", "-lcublas")}),
             "sources": ("kernel.cu", "more.cuh"),
         }
     )
@@ -168,6 +168,7 @@ def test_what_somebody_changes_in_the_tree_changes_in_the_submission_and_nothing
     made = export_tree(files, changed.exchange, "")
     assert made.spec.compile_options is not None
     assert made.spec.compile_options.cuda_cflags == ("-w", "-DTILE=128", "-lineinfo", "-DWIDE=1")
+    assert made.spec.compile_options.ld_flags == ("-lcuda", "-lcublas")
     assert [source.path for source in made.sources] == ["kernel.cu", "more.cuh"]
     assert (made.name, made.author, made.description) == (once.name, once.author, once.description)
 
@@ -183,6 +184,27 @@ def test_a_tree_that_was_never_a_submission_gets_what_is_missing() -> None:
     assert made.spec.languages == ("triton",)
     assert made.spec.compile_options is None
     assert parse_submission(submission_json(made), "again") == made
+
+
+def test_parameters_of_python_leave_as_a_module_and_come_back_as_parameters() -> None:
+    files = {
+        "solution.toml": b'language = "triton"\nsources = ["kernel.py"]\nentry = "kernel.py::run"\n'
+        b'[params]\nBLOCK = 1024\nSCALE = 0.5\nMODE = "fast"\n',
+        "kernel.py": b"from params import BLOCK\n" + KERNEL.encode(),
+    }
+    defaults = Exchange(name="new", definition="add_one", author="us", target_hardware=("LOCAL",))
+    made = export_tree(files, completed(None, NOTHING, defaults), "")
+    assert [source.path for source in made.sources] == ["kernel.py", "params.py"]
+    again = import_submission(made, (), "x")
+    assert set(again.files) == set(files)
+    manifest = load_manifest(again.files)
+    assert manifest.params == {"BLOCK": 1024, "SCALE": 0.5, "MODE": "fast"}
+    assert not any("params" in remark for remark in again.remarks)
+    assert round_trip(made) == made
+    changed = manifest.model_copy(update={"params": {**manifest.params, "BLOCK": 256}})
+    assert changed.exchange is not None
+    tree = {**again.files, "solution.toml": render_manifest(changed)}
+    assert "BLOCK = 256\n" in export_tree(tree, changed.exchange, "").sources[1].content
 
 
 def test_a_choice_wins_over_what_the_tree_keeps() -> None:

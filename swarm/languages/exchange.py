@@ -6,17 +6,19 @@ that needs no compiler: host code that exists already. Host code for a launch pl
 
 from __future__ import annotations
 
-import re
+import ast
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from swarm.errors import BadInput
+from swarm.languages.compile_options import PARAM, WORD, options_of, sorted_options
+from swarm.languages.python_host import params_module
 from swarm.launch import Param
+from swarm.scan import PARAMS_MODULE
 from swarm.schema import Locate, parse
 from swarm.solution import MANIFEST, Compile, Language, Manifest, load_manifest, render_manifest
 from swarm.submission import (
-    CompileOptions,
     Exchange,
     Submission,
     check_complete,
@@ -41,12 +43,12 @@ NEEDS = {
     "cudnn_frontend": "NVIDIA's cudnn-frontend package",
     "cutlass": "the CUTLASS headers",
     "cudnn": "the headers and library of cuDNN",
-    "cublas": "linking with cuBLAS",
 }
 """What a submission in these languages needs beyond what is here in any case."""
+PARAMS_FILE = f"{PARAMS_MODULE}.py"
+"""Where Python sources find [params]; there is such a file in a submission only."""
 REQUIRED = ("name", "definition", "author", "target_hardware")
 """What a submission must say in any case."""
-DEFINE = re.compile(r"-D([A-Z][A-Z0-9_]{0,63})=(.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,10 @@ def import_submission(submission: Submission, allowed_options: Collection[str], 
         raise BadInput(f"a source is called {MANIFEST}", where=where, remedy="rename it; that one is ours")
     built = tuple(path for path in paths if path.endswith(language.suffixes))
     given = spec.compile_options if not spec.is_python else None
-    options, params, left_out = _sorted_options(given, allowed_options)
+    options, params, left_out = sorted_options(given, allowed_options)
+    if spec.is_python:
+        params = _taken_params(submission)
+        built = tuple(path for path in built if path != PARAMS_FILE or not params)
     manifest = _checked(
         {
             "language": language.value,
@@ -121,8 +126,9 @@ def import_submission(submission: Submission, allowed_options: Collection[str], 
     )
     files = {MANIFEST: render_manifest(manifest)}
     for source in submission.sources:
-        files[source.path] = _encoded(source.content, f"{where}: {source.path}")
-    return Imported(files, tuple(_remarks(submission, manifest)))
+        if source.path != PARAMS_FILE or not (spec.is_python and params):
+            files[source.path] = _encoded(source.content, f"{where}: {source.path}")
+    return Imported(files, tuple(_remarks(submission, manifest, files)))
 
 
 def completed(kept: Exchange | None, chosen: Exchange, defaults: Exchange) -> Exchange:
@@ -151,11 +157,14 @@ def export_tree(files: Mapping[str, bytes], exchange: Exchange, where: str) -> S
     languages = exchange.languages
     if manifest.language not in {BUILT_AS.get(name) for name in languages}:
         languages = (manifest.language.value,)
+    if manifest.language.is_host and manifest.params:
+        files = {**files, PARAMS_FILE: params_module(manifest.params)}
+        manifest = manifest.model_copy(update={"sources": (*manifest.sources, PARAMS_FILE)})
     paths = [path for path in exchange.sources if path in files]
     paths += [path for path in manifest.sources if path not in paths]
     binding = exchange.binding or manifest.binding
     is_host = manifest.language.is_host
-    options = exchange.compile_options if is_host else _options(manifest, exchange)
+    options = exchange.compile_options if is_host else options_of(manifest, exchange)
     raw = {
         "name": exchange.name,
         "definition": exchange.definition,
@@ -177,83 +186,32 @@ def export_tree(files: Mapping[str, bytes], exchange: Exchange, where: str) -> S
     return submission
 
 
-def define(name: str, value: Param) -> str:
-    """Return the compiler option that sets a parameter."""
-    return f"-D{name}={value}"
+def _taken_params(submission: Submission) -> dict[str, Param]:
+    """Return the parameters of a submission that holds them in a file just as we would write it."""
+    for source in submission.sources:
+        if source.path == PARAMS_FILE:
+            params: dict[str, Param] = {}
+            for line in source.content.splitlines():
+                name, equals, value = line.partition(" = ")
+                if equals and PARAM.fullmatch(name):
+                    params[name] = _literal(value)
+            if params and params_module(params).decode() == source.content:
+                return params
+    return {}
 
 
-def _sorted_options(
-    given: CompileOptions | None, allowed: Collection[str]
-) -> tuple[tuple[str, ...], dict[str, Param], tuple[str, ...]]:
-    """Sort options into those used here, macros that can be parameters, and the rest."""
-    options: list[str] = []
-    params: dict[str, Param] = {}
-    left_out: list[str] = []
-    for option in given.cuda_cflags if given else ():
-        macro = _param(option)
-        if option in allowed:
-            options += [option] if option not in options else []
-        elif macro is not None and macro[0] not in params:
-            params[macro[0]] = macro[1]
-        else:
-            left_out.append(option)
-    for option in (*given.cflags, *given.ld_flags) if given else ():
-        macro = _param(option)
-        if macro is None or (macro[0], params.get(macro[0])) != macro:
-            left_out.append(option)
-    return tuple(options), params, tuple(dict.fromkeys(left_out))
+def _literal(text: str) -> Param:
+    """Return the number or word that a line of Python sets, -1 if it is neither."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return -1
+    is_word = isinstance(value, str) and WORD.fullmatch(value) is not None
+    is_number = type(value) in (int, float) and abs(value) < float("inf")
+    return value if is_word or is_number else -1
 
 
-def _param(option: str) -> tuple[str, Param] | None:
-    """Return the parameter that an option defines, if it is written exactly as we would write it."""
-    match = DEFINE.fullmatch(option)
-    if match is None or match[1].startswith("SWARM_"):
-        return None
-    readings: list[Param] = []
-    for kind in (int, float):
-        try:
-            readings.append(kind(match[2]))
-        except ValueError:
-            continue
-    if re.fullmatch(r"[A-Za-z_]\w{0,63}", match[2], re.ASCII):
-        readings = [match[2]]
-    return next(((match[1], value) for value in readings if define(match[1], value) == option), None)
-
-
-def _options(manifest: Manifest, kept: Exchange) -> CompileOptions | None:
-    """Return the compiler options that a tree's submission needs; as they were, if nothing has changed."""
-    macros = {name: define(name, value) for name, value in manifest.params.items()}
-    if kept.compile_options is None:
-        if not manifest.compile.options and not macros and kept.binding is not None:
-            return None
-        ours = (*manifest.compile.options, *macros.values())
-        base = (
-            CompileOptions(cuda_cflags=(), ld_flags=())
-            if kept.binding
-            else CompileOptions(cuda_cflags=("-O3",))
-        )
-        return base.model_copy(
-            update={"cflags": tuple(macros.values()), "cuda_cflags": (*base.cuda_cflags, *ours)}
-        )
-
-    def current(options: tuple[str, ...]) -> tuple[str, ...]:
-        """Keep what was never ours to change, and bring parameters to their values."""
-        result = []
-        for option in options:
-            macro = _param(option)
-            if option in kept.left_out or option in manifest.compile.options:
-                result.append(option)
-            elif macro is not None and macro[0] in macros:
-                result.append(macros[macro[0]])
-        return tuple(result)
-
-    given = kept.compile_options
-    cuda = current(given.cuda_cflags)
-    added = [o for o in (*manifest.compile.options, *macros.values()) if o not in cuda]
-    return CompileOptions(cflags=current(given.cflags), cuda_cflags=(*cuda, *added), ld_flags=given.ld_flags)
-
-
-def _remarks(submission: Submission, manifest: Manifest) -> list[str]:
+def _remarks(submission: Submission, manifest: Manifest, files: Collection[str]) -> list[str]:
     spec = submission.spec
     remarks = [
         f"{name} needs {NEEDS[name]}: without it, it cannot be built or run here"
@@ -262,7 +220,7 @@ def _remarks(submission: Submission, manifest: Manifest) -> list[str]:
     ]
     kept = manifest.exchange
     assert kept is not None
-    idle = [path for path in kept.sources if path not in manifest.sources]
+    idle = [path for path in kept.sources if path in files and path not in manifest.sources]
     if idle:
         remarks.append(f"kept, but not a file of {manifest.language}, so not built: {', '.join(idle)}")
     if kept.left_out:
