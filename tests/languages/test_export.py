@@ -20,6 +20,7 @@ import pytest
 from swarm.definition import Definition, DType
 from swarm.errors import BadInput
 from swarm.languages import cuda_toolkit
+from swarm.languages.exchange import import_submission
 from swarm.languages.export import export_solution
 from swarm.languages.plan import Plan, Scalar
 from swarm.languages.plan_host import accessor
@@ -27,7 +28,8 @@ from swarm.languages.planning import make_plan
 from swarm.languages.resolve import resolve
 from swarm.languages.steps import Calls, Dim, KernelStep, Map, Pointer, Value
 from swarm.problem import Problem, load_problem, problem_from_files
-from swarm.solution import load_manifest
+from swarm.protocol import load_protocol
+from swarm.solution import load_manifest, validate_tree
 from swarm.submission import Exchange, Submission, parse_submission, submission_json
 from tests.problem_files import encoded
 
@@ -291,6 +293,14 @@ def test_it_is_a_submission_that_names_its_files() -> None:
     paths = [source.path for source in made.sources]
     assert {"kernel.cu.cuh", "tma.cuh", "wgmma.cuh", "swarm_kernels_0.cu", "swarm_launch.cu"} < set(paths)
     assert parse_submission(submission_json(made), "again") == made
+
+
+@pytest.mark.parametrize("name", [*PLANS, "rmsnorm/cuda_cpp"])
+def test_what_left_may_come_back_and_be_measured(name: str) -> None:
+    protocol = load_protocol((GPU.parents[1] / "COORDINATION.md").read_text())
+    made = import_submission(exported(name), protocol.rules.compile_options["cuda_cpp"], name)
+    validate_tree(made.files, protocol)
+    assert load_manifest(made.files).compile.options == ("-O3", "-lcuda")
 
 
 def test_the_architecture_is_asked_for_where_it_matters() -> None:
