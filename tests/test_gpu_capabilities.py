@@ -14,7 +14,6 @@ from swarm.cli import gpu_capabilities
 from swarm.cli.capability import Capability, State
 from swarm.languages import cuda_toolkit
 
-
 Probe = Callable[..., dict[str, Capability]]
 
 

@@ -1,4 +1,4 @@
-"""What a cubin says about its kernels: registers, memory, parameters, limits. Pure ELF parsing, no tools.
+"""What a cubin says about its kernels, and which cubins an object holds. Pure ELF parsing, no tools.
 
 The layout of the `.nv.info` sections is not documented by NVIDIA; a test compares the result with what ptxas
 says. What a cubin does not say (bytes spilled) is left 0 for whoever has the compiler's log.
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from swarm.errors import BadInput
 
+ELF = b"\x7fELF\x02\x01"
 EM_CUDA = 190
 SHT_SYMTAB = 2
 SYMBOL_BYTES = 24
@@ -20,6 +21,9 @@ SHN_UNDEF = 0
 INFO = ".nv.info"
 TEXT = ".text."
 SHARED = ".nv.shared."
+
+FATBIN = ".nv_fatbin"
+FATBIN_MAGIC, FATBIN_ELF = 0xBA55ED50, 2
 
 NO_VALUE, BYTE_VALUE, HALF_VALUE, SIZED_VALUE = 1, 2, 3, 4
 """How an attribute of .nv.info is stored: within its 4-byte word, or after it with its length."""
@@ -69,8 +73,37 @@ def kernels(cubin: bytes) -> dict[str, Kernel]:
     """Return the kernels of a cubin by symbol."""
     try:
         return _kernels(cubin)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, ValueError) as error:
         raise BadInput(f"this is no whole cubin: {error}") from None
+
+
+def embedded(shared_object: bytes) -> list[bytes]:
+    """Return the cubins in an object that nvcc made without compressing them."""
+    try:
+        found = [one.data for one in _sections(shared_object, machine=None) if one.name == FATBIN]
+        return [cubin for data in found for cubin in _fatbin(data)]
+    except (struct.error, IndexError, ValueError) as error:
+        raise BadInput(f"this is no whole object: {error}") from None
+
+
+def _fatbin(data: bytes) -> Iterator[bytes]:
+    """Yield the cubins of a section: containers, one after the other, each with entries for architectures."""
+    at = 0
+    while at + 16 <= len(data):
+        magic, _, header_bytes, size = struct.unpack_from("<IHHQ", data, at)
+        if magic != FATBIN_MAGIC:  # padding
+            at += 8
+            continue
+        at, end = at + header_bytes, min(at + header_bytes + size, len(data))
+        while at + 16 <= end:
+            kind, _, entry_header_bytes, entry_bytes = struct.unpack_from("<HHIQ", data, at)
+            start = at + entry_header_bytes
+            if kind == FATBIN_ELF and data.startswith(ELF, start):
+                yield data[start : start + entry_bytes]
+            if start + entry_bytes <= at:
+                break
+            at = start + entry_bytes
+        at = max(at, end)
 
 
 def _kernels(cubin: bytes) -> dict[str, Kernel]:
@@ -144,12 +177,12 @@ def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
             raise struct.error(f"form {form} of attribute {attribute:#x} is unknown")
 
 
-def _sections(cubin: bytes) -> list[_Section]:
-    if cubin[:6] != b"\x7fELF\x02\x01":
+def _sections(cubin: bytes, machine: int | None = EM_CUDA) -> list[_Section]:
+    if not cubin.startswith(ELF):
         raise struct.error("not a 64-bit little-endian ELF file")
-    (machine,) = struct.unpack_from("<H", cubin, 18)
-    if machine != EM_CUDA:
-        raise struct.error(f"machine {machine} is not CUDA")
+    (found_machine,) = struct.unpack_from("<H", cubin, 18)
+    if machine is not None and found_machine != machine:
+        raise struct.error(f"machine {found_machine} is not CUDA")
     (table,) = struct.unpack_from("<Q", cubin, 40)
     entry_bytes, count, names_at = struct.unpack_from("<HHH", cubin, 58)
     headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, table + k * entry_bytes) for k in range(count)]

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from swarm.errors import BadInput
 from swarm.languages import cubin, cuda_toolkit, toolchain
 from swarm.languages.protocol import CompileLimits, KernelInfo
 from swarm.languages.ptxas import spills
@@ -27,8 +26,6 @@ OTHER_ERROR = re.compile(
     r"|.*multiple definition of .*|.*undefined symbol: .*|.*cannot find .*)$",
     re.MULTILINE,
 )
-ELF = b"\x7fELF\x02\x01"
-ELF_MACHINE_AT, ELF_TABLE_AT, ELF_COUNTS_AT = 18, 40, 58
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +95,7 @@ def kernels(built: toolchain.Built) -> tuple[KernelInfo, ...]:
     """Return what the kernels in a shared object need, by the cubins inside it."""
     told = spills(built.log)
     found: dict[str, KernelInfo] = {}
-    for data in cubins(built.path.read_bytes()):
+    for data in cubin.embedded(built.path.read_bytes()):
         for symbol, entry in cubin.kernels(data).items():
             stores, loads = told.get(symbol, (0, 0))
             found[symbol] = KernelInfo(
@@ -119,19 +116,3 @@ def library(name: str) -> list[str]:
                 for path in sorted(folder.glob(pattern)):
                     return [f"-Xlinker={path},-rpath={folder}"]
     return [] if name == "cuda" else [f"-l{name}"]
-
-
-def cubins(data: bytes) -> list[bytes]:
-    """Return the cubins that lie uncompressed in an object; what only looks like one is left out."""
-    found = []
-    at = data.find(ELF, 1)
-    while at >= 0:
-        if data[at + ELF_MACHINE_AT : at + ELF_MACHINE_AT + 2] == cubin.EM_CUDA.to_bytes(2, "little"):
-            try:
-                cubin.kernels(data[at:])
-            except BadInput:
-                pass
-            else:
-                found.append(data[at:])
-        at = data.find(ELF, at + 1)
-    return found

@@ -28,6 +28,8 @@ from swarm.languages.ptxas import spills
 
 MAIN = Path(__file__).with_name("nvrtc_main.py")
 FILE_BYTES = 256 << 20
+CUBIN_BYTES, TOLD_BYTES = 64 << 20, 1 << 20
+"""The most that is believed: a compiler may have been taken over."""
 ALWAYS = ("-default-device", "--ptxas-options=-v")
 """Unmarked functions and constants are the device's, for there is no host; and say what is spilled."""
 STANDARD = "-std=c++17"
@@ -35,6 +37,8 @@ FORMAT = 1
 """Of what is kept; a change makes older entries unknown."""
 NAME_ERROR = re.compile(r'__nv_name_map\(\d+\): error: (.*)(?:\n.*)*?Input name expression was: "(.*)"')
 SOURCE_ERROR = re.compile(r"^(.*?)\((\d+)\): (?:catastrophic |fatal )?error: (.*)$", re.MULTILINE)
+REPORT_CHARS = 4000
+"""Of a log, from the first error on: what a text makes a compiler print must not keep us searching."""
 PTXAS_ERROR = re.compile(r"^(ptxas .*?(?:error|fatal) *:.*|nvrtc: error.*|error: .*)$", re.MULTILINE)
 
 
@@ -153,14 +157,14 @@ def _compile(
 
 def _made(out: Path, number: int, variant: Variant, sources: str) -> Compiled | NotCompiled:
     """Read what the child left of one variant; without a reason where it left nothing."""
-    log = _read(out / f"{number}.log").decode("utf-8", "replace").replace(f"{sources}/", "")
+    log = _read(out / f"{number}.log", TOLD_BYTES).decode("utf-8", "replace").replace(f"{sources}/", "")
     try:
-        said = json.loads(_read(out / f"{number}.json") or b"null")
+        said = json.loads(_read(out / f"{number}.json", TOLD_BYTES) or b"null")
         if said is None:
             return NotCompiled("", log)
         if "error" in said:
             return NotCompiled(_reason(log, variant, str(said["error"])), log)
-        data = _read(out / f"{number}.cubin")
+        data = _read(out / f"{number}.cubin", CUBIN_BYTES)
         symbols = {name: str(said["symbols"][name]) for name in variant.kernels}
         entries = cubins.kernels(data)
     except (ValueError, KeyError, TypeError, BadInput) as error:  # its text has taken the child over
@@ -184,7 +188,7 @@ def _made(out: Path, number: int, variant: Variant, sources: str) -> Compiled | 
 def _reason(log: str, variant: Variant, error: str) -> str:
     """Say in one sentence what was wrong, with file and line or the name of the kernel."""
     match = SOURCE_ERROR.search(log)
-    if match and (named := NAME_ERROR.search(log)) and named.start() == match.start():
+    if match and (named := NAME_ERROR.match(log[match.start() :][:REPORT_CHARS])):
         said = "".join(named[2].split())
         name = next((kernel for kernel in variant.kernels if "".join(kernel.split()) == said), said)
         return f"kernel {name!r}: {named[1].strip()}"[:300]
@@ -246,9 +250,9 @@ def _lay_out(files: Mapping[str, bytes], folder: Path) -> None:
         path.write_bytes(data)
 
 
-def _read(path: Path) -> bytes:
-    """Return a file's bytes, b"" if it is not a plain file: a compiler may have been taken over."""
-    if path.is_symlink() or not path.is_file():
+def _read(path: Path, most: int) -> bytes:
+    """Return a plain file's bytes, b"" if it is something else or too large."""
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > most:
         return b""
     return path.read_bytes()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from swarm import sandbox
 from swarm.errors import Refused
-from swarm.languages import cubin, cuda_toolkit, nvcc
+from swarm.languages import cubin, cuda_toolkit
 from swarm.languages.protocol import Artifact, Kind
 
 REMEDY = "type: make install EXTRAS=cuda; or install CUDA 13, which has it"
@@ -38,7 +38,7 @@ def _cubins(artifact: Artifact) -> Iterator[tuple[int, bytes]]:
         for number in sorted({info.variant for info in artifact.kernels}):
             yield number, (artifact.path / f"{number}.cubin").read_bytes()
     elif artifact.kind in (Kind.SHARED_OBJECT, Kind.TORCH_EXTENSION):
-        for data in nvcc.cubins(artifact.path.read_bytes()):
+        for data in cubin.embedded(artifact.path.read_bytes()):
             yield 0, data
 
 

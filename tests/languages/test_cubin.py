@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -117,3 +119,27 @@ def test_a_cut_cubin_is_refused_or_read_but_never_crashes(cache: Path) -> None:
             cubin.kernels(whole[:size])
         except BadInput:
             continue
+
+
+def test_what_is_no_object_is_refused_and_a_hostile_one_is_read_in_no_time() -> None:
+    with pytest.raises(BadInput, match="no whole object"):
+        cubin.embedded(b"no object")
+    started = time.monotonic()
+    assert cubin.embedded(object_with_section(b".nv_fatbin", b"\x7fELF\x02\x01" * 500_000)) == []
+    container = struct.pack("<IHHQ", cubin.FATBIN_MAGIC, 1, 16, 1 << 60)
+    entry = struct.pack("<HHIQ", cubin.FATBIN_ELF, 0, 0, 0)
+    assert cubin.embedded(object_with_section(b".nv_fatbin", container + entry * 100_000)) == []
+    assert time.monotonic() - started < 2
+
+
+def object_with_section(name: bytes, data: bytes) -> bytes:
+    """Return the least ELF file that has one named section."""
+    names = b"\0" + name + b"\0.names\0"
+    header = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HHIQQQ", 3, 62, 1, 0, 0, 64)
+    header += struct.pack("<IHHHHHH", 0, 64, 0, 0, 64, 3, 2)
+    begin = 64 + 3 * 64
+    section = "<IIQQQQIIQQ"
+    table = struct.pack(section, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    table += struct.pack(section, 1, 1, 0, 0, begin, len(data), 0, 0, 1, 0)
+    table += struct.pack(section, 2 + len(name), 3, 0, 0, begin + len(data), len(names), 0, 0, 1, 0)
+    return header + table + data + names
