@@ -10,21 +10,20 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from swarm.judge import check, elements
-from swarm.judge.arena import ALIGNMENT, needed, place
-from swarm.judge.cuda.contents import PATTERN, Contents, Mode, pool_bytes, region, repeated
+from swarm.judge import check
+from swarm.judge.arena import ALIGNMENT, needed
+from swarm.judge.cuda.contents import pool_bytes
 from swarm.judge.cuda.kernels import Finding, Kernels, Pair
 from swarm.judge.cuda.memory import DeviceArena
+from swarm.judge.cuda.slots import Slots, aligned
 from swarm.judge.inputs import Draw, Scalar, seed_number
 from swarm.judge.protocol import Evidence
 from swarm.judge.reference import InvalidReference
-from swarm.judge.runner import Slot
 from swarm.judge.sitting import (
     Call,
     buffer_sizes,
     changed_input,
     is_compared,
-    one_of,
     where,
     wrote_outside,
 )
@@ -82,7 +81,7 @@ def private_bytes(problem: Problem, workload: Workload) -> int:
     _, outputs = shapes(problem.definition, problem.definition.resolve(workload))
     kept = [size for shape in outputs for size in (shape.nbytes, shape.compared_nbytes)]
     sizes = [*pool_bytes(problem, workload), *kept * max_slots(problem, workload)]
-    return sum(map(_aligned, sizes)) + ALIGNMENT
+    return sum(map(aligned, sizes)) + ALIGNMENT
 
 
 class CudaSitting:
@@ -112,20 +111,11 @@ class CudaSitting:
         self.quad_calls = QUAD_CALLS if self.max_slots >= max(QUAD_CALLS) else FEW_CALLS
         self._limits = problem.limits(workload, tests)
         self._reference = reference
-        self._shared, self._private, self._kernels = shared, private, kernels
+        self._kernels = kernels
         self._seed = seed
         self._throttled = throttled
-        self._rng = random.Random(f"{seed}/{workload.uuid}/places")
-        self._axes = problem.definition.resolve(workload)
-        self._runtime_axes = {name: self._axes[name] for name in problem.definition.runtime_axes}
-        self._in, self._out = shapes(problem.definition, self._axes)
-        self._is_custom = workload.is_custom
-        self._used_bytes = 0
-        self._contents = Contents(problem, workload, seed, self._keep)
-        self._kept = [[Buffer(s, self._reserve(s.nbytes)) for s in self._out] for _ in range(self.max_slots)]
-        self._expected = [
-            [Buffer(s, self._reserve(s.compared_nbytes)) for s in self._out] for _ in range(self.max_slots)
-        ]
+        self._rng = random.Random(f"{seed}/{workload.uuid}/choices")
+        self._slots = Slots(problem, workload, seed, kernels, (shared, private), self.max_slots)
         self._expected_of = [0] * self.max_slots
         """The draws whose outputs are expected now."""
         self._digests: dict[int, list[tuple[int, int]]] = {}
@@ -137,15 +127,15 @@ class CudaSitting:
     def fill(self, count: int) -> list[Call]:
         """Fill `count` slots with new secret contents at new places."""
         self._digests.clear()
-        sizes = buffer_sizes(self.problem, self.workload)
-        offsets = place(sizes * count, self._shared.size, GUARD_BYTES, self._rng)
-        calls = [self._call(offsets[at : at + len(sizes)]) for at in range(0, count * len(sizes), len(sizes))]
-        self._kernels.fill([row for call in calls for row in (*self._given(call), *self._poisoned(call))])
-        return [self._made(call) for call in calls] if self._is_custom else calls
+        calls = self._slots.draw(count)
+        self._kernels.fill(
+            [row for call in calls for row in (*self._slots.given(call), *self._slots.poisoned(call))]
+        )
+        return [self._made(call) for call in calls] if self._slots.is_custom else calls
 
     def renew(self, calls: Sequence[Call]) -> None:
         """Poison the outputs of `calls` again, for another runner to do the same work."""
-        self._kernels.fill([row for call in calls for row in self._poisoned(call)])
+        self._kernels.fill([row for call in calls for row in self._slots.poisoned(call)])
 
     def wants_comparison(self, call: Call, done: int, least: int) -> bool:
         """Decide, after the call, whether it is compared; `done` of at least `least` calls are over."""
@@ -159,8 +149,8 @@ class CudaSitting:
         """Return what is wrong after a request: guards and inputs always, outputs where `fully`."""
         rows: list[bytes] = []
         for number, (call, is_full) in enumerate(zip(calls, fully, strict=True)):
-            rows += self._given(call)
-            rows += self._poisoned(call, self._kept[number] if is_full else None)
+            rows += self._slots.given(call)
+            rows += self._slots.poisoned(call, self._slots.kept[number] if is_full else None)
         findings = iter(self._kernels.inspect(rows))
         chosen = [number for number, is_full in enumerate(fully) if is_full]
         for number, call in enumerate(calls):
@@ -174,7 +164,7 @@ class CudaSitting:
         strange = [number for number in chosen if not fully[number]]
         if strange:  # look closely; nothing moved meanwhile, so the rest is as it was
             self._kernels.inspect(
-                [row for number in strange for row in self._poisoned(calls[number], self._kept[number])]
+                [row for n in strange for row in self._slots.poisoned(calls[n], self._slots.kept[n])]
             )
         return self._compare(calls, sorted(chosen))
 
@@ -202,17 +192,18 @@ class CudaSitting:
         if not chosen:
             return None
         self._expect(calls, [n for n in chosen if self._expected_of[n] != calls[n].draw.number])
+        address = self._slots.private_address
         pairs = [
-            Pair(kept.shape, self._aside(kept), self._aside(expected), poison)
+            Pair(kept.shape, address(kept), address(expected), poison)
             for n in chosen
-            for kept, expected, poison in zip(self._kept[n], self._expected[n], calls[n].poison, strict=True)
+            for kept, expected, poison in zip(*self._aside(n), calls[n].poison, strict=True)
         ]
         found = iter(zip(pairs, self._kernels.compare(pairs, self._limits), strict=True))
         failure: Failure | None = None
         for n in chosen:
             self.evidence.compared += 1
             self.evidence.seen.add(calls[n].draw.spread)
-            for _ in self._out:
+            for _ in calls[n].outputs:
                 pair, comparison = next(found)
                 self._check_reference(pair, comparison.invalid, calls[n].draw)
                 match = check.judge(
@@ -224,14 +215,18 @@ class CudaSitting:
                     failure = Failure(Status.INCORRECT_NUMERICAL, reason)
         return failure
 
+    def _aside(self, number: int) -> tuple[list[Buffer], list[Buffer]]:
+        """Return where the outputs of a request's call, and what is expected of them, are."""
+        return self._slots.kept[number], self._slots.expected[number]
+
     def _expect(self, calls: Sequence[Call], numbers: Sequence[int]) -> None:
         """Have the reference compute what these calls should have, and see that it left its inputs alone."""
         if not numbers:
             return
         self._reference_s = self._reference.expect_each(
-            SHARED, PRIVATE, [(calls[n].inputs, self._expected[n]) for n in numbers]
+            SHARED, PRIVATE, [(calls[n].inputs, self._slots.expected[n]) for n in numbers]
         ) / len(numbers)
-        rows = [self._given(calls[n]) for n in numbers]
+        rows = [self._slots.given(calls[n]) for n in numbers]
         findings = iter(self._kernels.inspect([row for group in rows for row in group]))
         for n, group in zip(numbers, rows, strict=True):
             changed = self._changed_buffer(calls[n], [next(findings) for _ in group])
@@ -256,95 +251,15 @@ class CudaSitting:
 
         return values
 
-    def _call(self, offsets: Sequence[int]) -> Call:
-        """Draw what one slot holds; its buffers lie at `offsets`, tensor inputs first."""
-        draw = self._contents.draw()
-        at = iter(offsets)
-        buffers = [None if shape is None else Buffer(shape, next(at)) for shape in self._in]
-        outputs = tuple(Buffer(shape, next(at)) for shape in self._out)
-        scalars = tuple(0 for _ in self._in) if self._is_custom else draw.scalars
-        poison = tuple(elements.poison(shape.dtype, self._rng) for shape in self._out)
-        return self._with(draw, buffers, scalars, outputs, poison)
-
-    def _with(
-        self,
-        draw: Draw,
-        buffers: Sequence[Buffer | None],
-        scalars: Sequence[Scalar | None],
-        outputs: tuple[Buffer, ...],
-        poison: tuple[int, ...],
-    ) -> Call:
-        inputs = tuple(one_of(b, s) for b, s in zip(buffers, scalars, strict=True))
-        slot = Slot(
-            tuple(i.offset if isinstance(i, Buffer) else i for i in inputs),
-            tuple(buffer.offset for buffer in outputs),
-            self._runtime_axes,
-        )
-        return Call(draw, inputs, outputs, poison, slot)
-
     def _made(self, call: Call) -> Call:
         """Let the problem's own code make the inputs of a slot; return it with their scalars."""
         buffers = [item if isinstance(item, Buffer) else None for item in call.inputs]
         seed = seed_number(self._seed, f"call {call.draw.number}")
-        made = self._reference.make_inputs(SHARED, self._axes, seed, buffers)
-        scalars = [made.get(name) for name in self.problem.definition.inputs]
-        findings = self._kernels.inspect(self._given(call))
+        scalars = self._reference.make_inputs(SHARED, self._slots.axes, seed, buffers)
+        findings = self._kernels.inspect(self._slots.given(call))
         self._digests[call.draw.number] = [finding.digest for finding in findings]
-        return self._with(call.draw, buffers, scalars, call.outputs, call.poison)
-
-    def _given(self, call: Call) -> list[bytes]:
-        """Describe the inputs of a call."""
-        return [
-            self._custom(item, call.draw)
-            if self._is_custom
-            else self._contents.region(call.draw, index, self._at(item))
-            for index, item in enumerate(call.inputs)
-            if isinstance(item, Buffer)
-        ]
-
-    def _custom(self, buffer: Buffer, draw: Draw) -> bytes:
-        key = seed_number(self._seed, f"digest {draw.number}")
-        shape = buffer.shape
-        address = self._at(buffer)
-        return region(shape.dtype, address, shape.count, kind=PATTERN, key=key, mode=Mode.DIGEST)
-
-    def _poisoned(self, call: Call, kept: Sequence[Buffer] | None = None) -> list[bytes]:
-        """Describe the outputs of a call: poisoned before it; after it copied to `kept`, or looked at."""
-        return [
-            region(
-                buffer.shape.dtype,
-                self._at(buffer),
-                buffer.shape.count,
-                kind=PATTERN,
-                pattern=repeated(poison, buffer.shape.dtype),
-                source=0 if kept is None else self._aside(kept[index]),
-                mode=Mode.LIGHT if kept is None else Mode.SNAPSHOT,
-            )
-            for index, (buffer, poison) in enumerate(zip(call.outputs, call.poison, strict=True))
-        ]
-
-    def _at(self, buffer: Buffer) -> int:
-        return self._shared.address + buffer.offset
-
-    def _aside(self, buffer: Buffer) -> int:
-        return self._private.address + buffer.offset
-
-    def _reserve(self, nbytes: int) -> int:
-        """Return the offset of private memory that nothing else uses."""
-        offset = self._used_bytes
-        self._used_bytes += _aligned(nbytes)
-        assert self._used_bytes <= self._private.size, "the private arena is too small"
-        return offset
-
-    def _keep(self, data: bytes) -> int:
-        address = self._private.address + self._reserve(len(data))
-        self._kernels.put(address, data)
-        return address
+        return self._slots.made(call, scalars)
 
 
 def _buffers(inputs: Sequence[Buffer | Scalar]) -> list[Buffer]:
     return [item for item in inputs if isinstance(item, Buffer)]
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
