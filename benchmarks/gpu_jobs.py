@@ -87,13 +87,19 @@ def open_bench(device: Device, folder: Path, part_s: float) -> Iterator[Bench]:
         yield Bench(device, judge, folder, part_s)
 
 
-def with_workloads(of: Problem, axes: Sequence[Mapping[str, int]]) -> Problem:
-    """Return a problem with other sizes."""
+def with_workloads(
+    of: Problem, axes: Sequence[Mapping[str, int]], scalars: Mapping[str, int | float | bool] | None = None
+) -> Problem:
+    """Return a problem with other sizes; `scalars` have these values, everything else is random."""
+    given = scalars or {}
     lines = [
         {
             "uuid": "-".join(f"{name}-{size}" for name, size in one.items()).replace("_", "-"),
             "axes": one,
-            "inputs": {name: {"type": "random"} for name in of.definition.inputs},
+            "inputs": {
+                name: {"type": "scalar", "value": given[name]} if name in given else {"type": "random"}
+                for name in of.definition.inputs
+            },
         }
         for one in axes
     ]

@@ -1,0 +1,169 @@
+"""Calls a `cuda` solution on the CPU: its own plan, its own kernels, the judge's contents and comparison.
+
+What stands between is `emulator.h`. Kernels with inline PTX that computes cannot be had this way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from swarm.judge import elements
+from swarm.judge.check import Match, compare
+from swarm.judge.inputs import Inputs
+from swarm.languages.cuda import macros
+from swarm.languages.cuda_header import device_header
+from swarm.languages.cuda_toolkit import all_headers
+from swarm.languages.plan import Plan
+from swarm.languages.planning import make_plan
+from swarm.languages.resolve import resolve
+from swarm.languages.steps import Calls, Dim, MemsetStep, Pointer, Value
+from swarm.problem import Problem
+from swarm.protocol import load_protocol
+from swarm.solution import load_manifest
+from swarm.workload import Workload
+from tests.gpu import trees
+
+HERE = Path(__file__).parent
+FLAGS = ("-std=c++20", "-O1", "-shared", "-fPIC", "-w")
+WAITS = re.compile(r'asm volatile\("griddepcontrol[^;]*;" ::: "memory"\);')
+"""What orders launches that overlap; these do not."""
+DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
+POISON = 0xFF
+
+
+@dataclass(frozen=True, slots=True)
+class SmallGpu:
+    """A device of few multiprocessors, so that blocks that stay have more than one turn."""
+
+    num_sms: int = 3
+    smem_per_block_max: int = 232448
+    l2_bytes: int = 1 << 20
+    arch: int = 90
+
+    def max_active_blocks(self, kernel: str, variant: int, threads: int, smem: int) -> int:
+        return 1
+
+    def max_active_clusters(self, kernel: str, variant: int, threads: int, smem: int, cluster: Dim) -> int:
+        return 1
+
+    def cooperative_blocks(self, kernel: str, variant: int, threads: int, smem: int) -> int:
+        return 3
+
+
+def matches(problem: Problem, tree: Mapping[str, bytes], folder: Path, seed: str = "seed") -> list[Match]:
+    """Return how the outputs of two calls of each workload compare with the reference's."""
+    plan = make_plan(load_manifest(tree), problem.definition)
+    library = _library(problem, tree, plan, folder)
+    namespace: dict[str, Any] = {}
+    exec(problem.reference, namespace)
+    found: list[Match] = []
+    for workload in problem.workloads:
+        contents = Inputs(problem.definition, workload, seed, problem.distributions(workload), problem.files)
+        for _ in range(2):
+            found += _compared(problem, workload, contents, plan, library, namespace["run"])
+    return found
+
+
+def _compared(
+    problem: Problem,
+    workload: Workload,
+    contents: Inputs,
+    plan: Plan,
+    library: ctypes.CDLL,
+    reference: Callable[..., Any],
+) -> list[Match]:
+    definition = problem.definition
+    axes = definition.resolve(workload)
+    draw = contents.draw()
+    inputs: list[object] = []
+    buffers: dict[str, torch.Tensor] = {}
+    scalars: dict[str, int | float | bool] = {}
+    for index, (name, spec) in enumerate(definition.inputs.items()):
+        if spec.is_scalar:
+            value = draw.scalars[index]
+            assert value is not None
+            scalars[name] = value
+            inputs.append(value)
+            continue
+        shape = definition.shape(name, axes) or ()
+        flat = torch.empty(math.prod(shape), dtype=elements.stored_dtype(spec.dtype))
+        contents.write(draw, index, flat)
+        buffers[f"input:{name}"] = flat
+        inputs.append(flat.view(elements.torch_dtype(spec.dtype)).view(shape))
+    for name in definition.outputs:
+        buffers[f"output:{name}"] = torch.full((definition.nbytes(name, axes),), POISON, dtype=torch.uint8)
+    calls = resolve(plan, axes, scalars, SmallGpu())
+    for name, nbytes in calls.scratch.items():
+        buffers[name] = torch.full((nbytes,), POISON, dtype=torch.uint8)
+    _run(calls, plan, library, buffers)
+
+    expected = reference(*inputs)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    limits = problem.limits(workload, load_protocol(trees.coordination(), "COORDINATION.md").tests)
+    found = []
+    for (name, spec), wanted in zip(definition.outputs.items(), expected, strict=True):
+        got = buffers[f"output:{name}"].view(elements.stored_dtype(spec.dtype))
+        flat = elements.comparable(wanted.contiguous().flatten(), spec.dtype)
+        found.append(compare(name, got, flat, spec.dtype, tuple(wanted.shape), limits))
+    return found
+
+
+def _run(calls: Calls, plan: Plan, library: ctypes.CDLL, buffers: Mapping[str, torch.Tensor]) -> None:
+    for step in calls.steps:
+        if isinstance(step, MemsetStep):
+            value = step.value.to_bytes(step.width, "little") * (step.nbytes // step.width)
+            ctypes.memmove(buffers[step.buffer].data_ptr() + step.offset, value, step.nbytes)
+            continue
+        held = []
+        for argument in step.args:
+            assert isinstance(argument, Pointer | Value), "no tensor maps here"
+            data = (
+                buffers[argument.buffer].data_ptr().to_bytes(8, "little")
+                if isinstance(argument, Pointer)
+                else argument.data
+            )
+            held.append(ctypes.create_string_buffer(data, max(8, len(data))))
+        addresses = (ctypes.c_void_p * max(1, len(held)))(*map(ctypes.addressof, held))
+        number = _names(plan).index((step.variant, step.kernel))
+        getattr(library, f"launch_{number}")(
+            (ctypes.c_uint * 3)(*step.grid),
+            (ctypes.c_uint * 3)(*step.block),
+            ctypes.c_size_t(step.smem),
+            addresses,
+        )
+
+
+def _names(plan: Plan) -> list[tuple[int, str]]:
+    return [(variant, kernel) for variant in range(len(plan.variants)) for kernel in plan.kernels(variant)]
+
+
+def _library(problem: Problem, tree: Mapping[str, bytes], plan: Plan, folder: Path) -> ctypes.CDLL:
+    """Compile the kernels for the CPU; one build variant is all that it can be."""
+    variants = {variant for variant, _ in _names(plan)}
+    assert len(variants) == 1, "one variant at a time"
+    text = ['#include "emulator.h"', ""]
+    for name in load_manifest(tree).sources:
+        if name.endswith(".cu"):
+            code = WAITS.sub("", tree[name].decode())
+            text.append(DYNAMIC.sub(r"\1 *\2 = reinterpret_cast<\1 *>(emulator::dynamic.data());", code))
+    for number, (_, kernel) in enumerate(_names(plan)):
+        text.append(
+            f'extern "C" void launch_{number}(const unsigned *grid, const unsigned *block, size_t smem, '
+            f"const unsigned char *const *arguments) {{\n"
+            f"  emulator::launch(&{kernel}, grid, block, smem, arguments);\n}}"
+        )
+    (folder / "problem.h").write_text(device_header(problem.definition))
+    (folder / "kernels.cpp").write_text("\n".join(text))
+    includes = [f"-I{path}" for path in (folder, HERE, *all_headers())]
+    command = ["g++", *FLAGS, *includes, *macros(plan.variants[variants.pop()])]
+    subprocess.run([*command, "kernels.cpp", "-o", "kernels.so"], cwd=folder, check=True)
+    return ctypes.CDLL(str(folder / "kernels.so"))
