@@ -186,6 +186,10 @@ class Session:
         self._queue(call, 0, lead_ns + TRACE_LEAD_NS)
         self._gpu.context.synchronize()
         [span] = self._spans(1)
+        self._gpu.open()  # into the buffer that CUPTI asks for after the first: the calls to come find it
+        self._gpu.close()
+        self._gpu.context.synchronize()
+        self._gpu.activities.take()
         return [
             replace(
                 claim,
