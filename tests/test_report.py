@@ -58,6 +58,15 @@ def test_figures_are_geometric_means_over_workloads() -> None:
     assert got.champion == "c-best"
 
 
+def test_a_workload_without_work_has_a_score_and_no_part_in_the_mean_limit() -> None:
+    best = verdict("best", 20, 50)
+    empty = replace(best.workloads[1], t_sol_us=0.0)
+    got = row(history(replace(best, workloads=(best.workloads[0], empty)), baseline=(40, 100)))
+    assert got.t_sol_us == pytest.approx(10)
+    assert got.share_of_limit == pytest.approx(10 / 20)
+    assert got.sol_score == pytest.approx((1 / (1 + 10 / 30) + 1 / (1 + 50 / 100)) / 2)
+
+
 def test_a_champion_at_the_baseline_scores_one_half() -> None:
     assert row(history(verdict("seed", 40, 40), baseline=(40, 40))).sol_score == pytest.approx(0.5)
 

@@ -68,16 +68,17 @@ def row(history: History) -> Row:
     seed = _times(history.seed)
     baseline = dict(history.baseline_us)
     limits = limits_of(history)
+    above_zero = {uuid: limit for uuid, limit in limits.items() if limit > 0}
     return Row(
         name=history.name,
         t_seed_us=_mean(seed),
         t_b_us=_mean(baseline),
-        t_sol_us=_mean(limits),
+        t_sol_us=_mean(above_zero),
         t_best_us=_mean(best),
         speedup=_ratio(baseline, best),
         speedup_over_seed=_ratio(seed, best),
         sol_score=_score(history, best, baseline, limits),
-        share_of_limit=_ratio(limits, best),
+        share_of_limit=_ratio(above_zero, {u: t for u, t in best.items() if limits.get(u) != 0}),
         verdicts=dict(sorted(Counter(v.status.value for v in history.verdicts).items())),
         champion=history.reigns[-1].commit if history.reigns else None,
     )

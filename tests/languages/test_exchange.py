@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from swarm.cli import main as cli
 from swarm.errors import BadInput
+from swarm.hub import Hub
 from swarm.languages.exchange import completed, export_tree, fill_contents, import_submission
 from swarm.layout import find_root
+from swarm.problem import load_problem
 from swarm.protocol import load_protocol
 from swarm.solution import Language, load_manifest, render_manifest, validate_tree
 from swarm.submission import (
@@ -25,6 +27,8 @@ from swarm.submission import (
     parse_submission,
     submission_json,
 )
+from tests.problem_files import write_double
+from tests.support import make_root
 
 ROOT = find_root(Path(__file__).parent).path
 PROTOCOL = load_protocol((ROOT / "COORDINATION.md").read_text())
@@ -465,3 +469,39 @@ def test_a_kernel_for_cpus_and_a_problem_that_is_not_meant_are_named(
         (tmp_path / name).write_bytes(data)
     code, _, err = command(capsys, "export", "swiglu", "--solution", str(tmp_path))
     assert code == 0 and "it is for 'add_one', while swiglu defines 'swiglu'" in err
+
+
+def test_the_champion_of_a_run_leaves_unless_a_commit_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = make_root(tmp_path)
+    write_double(root.problems / "double")
+    problem = load_problem(root.problem("double"))
+    files = {
+        "solution.toml": b'language = "triton"\nsources = ["kernel.py"]\nentry = "kernel.py::run"\n',
+        "kernel.py": KERNEL.encode(),
+    }
+    frozen = {**problem.files, "COORDINATION.md": root.coordination.read_bytes()}
+    with Hub(root.run("r")) as hub:
+        hub.ensure()
+        hub.ensure_epoch("double", frozen, files, "planner")
+        champion = hub.champions()["double"]
+
+    def export(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(["--root", str(root.path), "export", "double", "--run", "r", *arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    code, out, _ = export()
+    made = json.loads(out)
+    assert code == 0
+    assert (made["name"], made["definition"]) == (f"double-{champion[:10]}", problem.definition.name)
+    assert (made["author"], made["spec"]["target_hardware"]) == ("kernel-swarm", ["LOCAL"])
+    assert made["sources"] == [{"path": "kernel.py", "content": KERNEL}]
+    assert export("--commit", champion[:12])[1] == out
+    code, _, err = export("--commit", "0000")
+    assert (code, err) == (1, "swarm: no commit of double '0000'; `swarm log double` lists them\n")
+    code, _, err = export("--commit", champion, "--solution", str(tmp_path))
+    assert code == 2 and "exclude each other" in err
+    code, _, err = export("--arch", "sm_90a")
+    assert code == 1 and "language triton names no architecture; leave --arch out" in err
