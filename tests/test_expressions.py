@@ -205,3 +205,16 @@ def test_any_formula_is_a_number_or_bad_input(text: str) -> None:
         assert math.isfinite(evaluate(text, NAMES))
     except BadInput as error:
         assert error.remedy
+
+
+@given(st.text(alphabet="ab01+*() ,'<>blocksk", max_size=40))
+def test_any_formula_with_functions_of_names_is_a_number_or_bad_input(text: str) -> None:
+    calls = {"blocks": lambda name: len(name) + 1, "b": lambda name: 2}
+    try:
+        value = evaluate(text, NAMES, calls=calls)
+    except BadInput as error:
+        assert error.remedy and "\n" not in str(error)
+    else:
+        assert math.isfinite(value)
+        assert {function for function, _ in called_names(text, calls)} <= set(calls)
+        assert free_names(text, calls=calls) <= set("ablocksk")
