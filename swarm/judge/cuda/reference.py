@@ -31,6 +31,7 @@ class CudaReferences(References):
                 "CUDA_VISIBLE_DEVICES": self._device.uuid,
                 "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
                 "OMP_NUM_THREADS": str(THREADS),
+                "USER": "swarm",  # torch asks for it, and there is no /etc/passwd
             },
             readable=[*FOLDERS, *libraries, *site_folders()],
             devices=self._nodes,
