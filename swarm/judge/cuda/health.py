@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from swarm.device import Device
 from swarm.errors import Refused
+from swarm.judge.cuda.nvml import nvml
 from swarm.languages.protocol import Failure
 
 GONE_S = 15.0
@@ -36,7 +36,7 @@ class Health:
     """NVML's view of one GPU."""
 
     def __init__(self, device: Device) -> None:
-        self._nvml = _nvml()
+        self._nvml = nvml()
         self._handle = self._nvml.nvmlDeviceGetHandleByUUID(device.uuid)
         self._reasons = {
             getattr(self._nvml, f"nvmlClocksEventReason{name}"): text for name, text in SLOWING.items()
@@ -156,15 +156,3 @@ def _is_ours(pid: int) -> bool:
             return True
         pid = int(status.partition("PPid:")[2].split(maxsplit=1)[0])
     return False
-
-
-def _nvml() -> Any:
-    try:
-        import pynvml  # type: ignore[import-untyped]
-    except ImportError:
-        raise Refused("nvidia-ml-py is missing", remedy="pip install nvidia-ml-py") from None
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        raise Refused(f"NVML does not start: {error}", remedy="see nvidia-smi") from None
-    return pynvml

@@ -6,14 +6,13 @@ CUDA_VISIBLE_DEVICES says which one is meant.
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from swarm.errors import Refused
+from swarm.judge.cuda.nvml import nvml
 
 DRIVER = Path("/proc/driver/nvidia")
 NODES = Path("/dev")
@@ -70,16 +69,8 @@ def _fields(text: str) -> dict[str, str]:
 
 def _minor_by_nvml(uuid: str) -> int:
     """Ask NVML, where the driver's files are hidden, as in some containers."""
+    found = nvml()
     try:
-        pynvml: Any = importlib.import_module("pynvml")
-    except ImportError:
-        raise Refused(
-            f"{DRIVER} does not know the GPU and nvidia-ml-py is missing",
-            where=uuid,
-            remedy="pip install nvidia-ml-py",
-        ) from None
-    try:
-        pynvml.nvmlInit()
-        return int(pynvml.nvmlDeviceGetMinorNumber(pynvml.nvmlDeviceGetHandleByUUID(uuid)))
-    except pynvml.NVMLError as error:
+        return int(found.nvmlDeviceGetMinorNumber(found.nvmlDeviceGetHandleByUUID(uuid)))
+    except found.NVMLError as error:
         raise Refused(f"NVML does not know the GPU: {error}", where=uuid, remedy="see nvidia-smi") from None
