@@ -29,6 +29,7 @@ from swarm.errors import BadInput, Refused
 if TYPE_CHECKING:
     from swarm.device import Device
     from swarm.job import Job, Tree
+    from swarm.judge.build import Frozen
     from swarm.layout import RunPaths, RunRoot
     from swarm.problem import Problem
     from swarm.verdict import Comparison, Verdict
@@ -51,6 +52,7 @@ FAILED = 1
 @click.option("--language", help="Which seed; otherwise one that the device runs.")
 @device_option
 @click.option("--sass", is_flag=True, help="Show the machine code of its kernels, too.")
+@click.option("--profile", is_flag=True, help="Have Nsight Compute look at its slowest workload, too.")
 @click.option("--bundle", type=click.Path(path_type=Path), help="Work off this file of `swarm pending`.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="With --bundle: for the results."
@@ -67,6 +69,7 @@ def bench(
     language: str | None,
     device: str | None,
     sass: bool,
+    profile: bool,
     bundle: Path | None,
     out: Path | None,
     run_name: str | None,
@@ -86,9 +89,10 @@ def bench(
         raise click.UsageError("give PROBLEM, or both --bundle and --out")
     if solution is not None and commit is not None:
         raise click.UsageError("--solution and --commit exclude each other")
-    from swarm.cli import feedback
+    from swarm.cli import profile as profiling
+    from swarm.judge.build import Frozen
     from swarm.problem import load_problem
-    from swarm.verdict import Verdict
+    from swarm.protocol import read_protocol
 
     root, paths = root_of(ctx), run_of(ctx, run_name)
     problem = load_problem(root.problem(name))
@@ -98,18 +102,22 @@ def bench(
         candidate = _folder(solution) if solution is not None else _commit(paths, name, commit or "")
         devices = _devices_for(root, candidate, device)
     other = None if against is None else _other(paths, name, against)
-    if sass:
-        _check_has_sass(candidate)
+    profiling.check_wishes(candidate.files, devices[0], sass=sass, profile=profile)
     record = _measure(root, _job(root, problem, candidate, other), devices[:1])
-    told = _feedback(root, problem, candidate, devices[0], record, sass)
+    rules = Frozen(problem, read_protocol(root.coordination.read_bytes(), root.coordination.name))
+    told = _feedback(root, rules, candidate, devices[0], record, sass)
+    refused = None
+    if profile:
+        try:
+            told["profile"] = profiling.profiled(root, rules, candidate.files, devices[0], record)
+        except Refused as error:  # what was measured is shown all the same
+            refused = error
     if as_json:
         print_json(asdict(record) | told)
     else:
-        if isinstance(record, Verdict):
-            print_verdict(record)
-        else:
-            _print_comparison(record)
-        feedback.show(told)
+        _print(record, told)
+    if refused is not None:
+        raise refused
     return 0 if _has_held(record) else FAILED
 
 
@@ -148,27 +156,9 @@ def _measure(root: RunRoot, job: Job, devices: Sequence[Device]) -> Verdict | Co
     return finished[0].record
 
 
-def _check_has_sass(tree: Tree) -> None:
-    """Raise before anything is measured, unless there will be machine code to show, and a way to."""
-    from swarm.languages import cuda_toolkit
-    from swarm.solution import Language, load_manifest
-
-    language = load_manifest(tree.files).language
-    if language not in (Language.CUDA, Language.CUDA_CPP):
-        raise BadInput(
-            f"{language} has no machine code before it runs",
-            where="--sass",
-            remedy="it is for cuda and cuda_cpp",
-        )
-    if cuda_toolkit.disassembler() is None:
-        raise Refused(
-            "no nvdisasm on this machine", where="--sass", remedy="`swarm doctor` says how to get it"
-        )
-
-
 def _feedback(
     root: RunRoot,
-    problem: Problem,
+    rules: Frozen,
     candidate: Tree,
     device: Device,
     record: Verdict | Comparison,
@@ -177,13 +167,24 @@ def _feedback(
     """Return what the compiler and the clock say of the candidate's kernels."""
     from swarm.cli import feedback
     from swarm.cli.devices import peaks_of
-    from swarm.judge.build import Frozen
-    from swarm.protocol import read_protocol
     from swarm.verdict import Verdict
 
-    rules = Frozen(problem, read_protocol(root.coordination.read_bytes(), root.coordination.name))
     verdict = record if isinstance(record, Verdict) else None
     return feedback.collect(root, rules, candidate.files, device, verdict, peaks_of(root, device), sass=sass)
+
+
+def _print(record: Verdict | Comparison, told: Mapping[str, Any]) -> None:
+    from swarm.cli import feedback
+    from swarm.cli import profile as profiling
+    from swarm.verdict import Verdict
+
+    if isinstance(record, Verdict):
+        print_verdict(record)
+    else:
+        _print_comparison(record)
+    feedback.show(told)
+    if "profile" in told:
+        profiling.show(told["profile"])
 
 
 def _seed(

@@ -66,6 +66,20 @@ class Workbench:
             if buffer is not None
         ]
 
+    @property
+    def memory(self) -> memoryview:
+        """All of the arena, inputs where `arguments` says."""
+        return memoryview(self._arena.memory)
+
+    @property
+    def arguments(self) -> list[Scalar]:
+        """Return what a call is given after `draw`: offsets of tensors, values of scalars; outputs last."""
+        given = [
+            scalar if buffer is None else buffer.offset
+            for buffer, scalar in zip(self._in, self._scalars, strict=True)
+        ]
+        return [*(value for value in given if value is not None), *(buffer.offset for buffer in self._out)]
+
     def draw(self) -> None:
         """Write the next draw's contents into the inputs."""
         draw = self._source.draw()
