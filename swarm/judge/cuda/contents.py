@@ -1,4 +1,4 @@
-"""Secret contents on a GPU: each input's source as the numbers that rules.h generates it from.
+"""Secret contents on a GPU: each input's source as the numbers that contents.h generates it from.
 
 The names' rules and the sequence of draws are the CPU's (`kinds`, `inputs`). What no generator makes element
 by element (rows that depend on themselves, files) comes from a pool that only judge and reference see.
@@ -38,7 +38,7 @@ TYPES = {
     DType.INT8: 10,
     DType.BOOL: 11,
 }
-"""rules.h: Type."""
+"""elements.h: Type."""
 FORMS = {
     Form.NORMAL: 0,
     Form.UNIFORM: 1,
@@ -51,12 +51,12 @@ FORMS = {
     Form.CAUSAL: 8,
 }
 POOL, PATTERN = 9, 10
-"""rules.h: Kind, with FORMS."""
+"""contents.h: Kind, with FORMS."""
 AS_DRAWN = 0
 SPREADS = {Spread.PLAIN: 1, Spread.SCALED: 1, Spread.OUTLIERS: 2, Spread.STRUCTURED: 3}
-"""rules.h: Spread."""
+"""contents.h: Spread."""
 REGION = struct.Struct("<8QqQQ2df5I")
-"""rules.h: Region."""
+"""contents.h: Region."""
 POOL_BYTES = 16 << 20
 """Of rows in a pool, at most: a larger input goes through them again and again."""
 WORD = (1 << 64) - 1
@@ -206,7 +206,7 @@ def region(
     spread: int = AS_DRAWN,
     mode: Mode = Mode.VERIFY,
 ) -> bytes:
-    """Pack a Region of rules.h: a buffer of `count` stored elements and what it holds."""
+    """Pack a Region of contents.h: a buffer of `count` stored elements and what it holds."""
     nbytes = count * elements.stored_dtype(dtype).itemsize
     return REGION.pack(
         *(address, nbytes, key, source, source_count, start, *zeros, low, span, pattern),

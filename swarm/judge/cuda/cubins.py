@@ -16,7 +16,7 @@ from swarm.durable import write_atomic
 from swarm.errors import Refused
 
 FOLDER = Path(__file__).parent
-HEADERS = ("rules.h",)
+HEADERS = ("elements.h", "contents.h", "compare.h")
 OPTIONS = ("--std=c++17", "--fmad=false")
 """Without contraction the same contents come out of every kernel that makes them."""
 

@@ -1,6 +1,7 @@
-// The judge's kernels. Each takes a table of buffers, so a request costs one launch whatever it holds; a block
-// finds its buffer by its tile's number. What is written and what counts as a match is in rules.h.
-#include "rules.h"
+// The judge's kernels. Each takes a table of buffers, so a request costs one launch whatever it holds; a
+// block finds its buffer by its tile's number. What is written and what counts as a match is in the headers.
+#include "compare.h"
+#include "contents.h"
 
 constexpr int THREADS = 256, VECTORS = 4, TILE = THREADS * VECTORS;  // vectors of 16 bytes
 constexpr u64 GUARD_BYTES = 4096, GUARD = GUARD_BYTES / 16;
@@ -25,7 +26,7 @@ __device__ u32 owner_of(const u32 *firsts, u32 count, u32 tile) {
   return low;
 }
 
-// A region in vectors: the guard before, the buffer, and the guard after, which begins in mid-vector if need be.
+// A region in vectors: the guard before, the buffer, and the guard after, which may begin in mid-vector.
 __device__ u64 vectors_of(const Region &region) { return 2 * GUARD + (region.nbytes + 15) / 16; }
 
 __device__ uint4 *start_of(const Region &region) { return (uint4 *)(region.address - GUARD_BYTES); }
@@ -236,7 +237,8 @@ __device__ __noinline__ void examine_all(const Pair *at, u64 first, u64 last, bo
   const Pair pair = *at;
   Tally<F> tally = empty_tally<F>();
 #pragma unroll 1
-  for (u64 place = first + threadIdx.x; place < last; place += THREADS) examine(tally, pair, place, only_strange);
+  for (u64 place = first + threadIdx.x; place < last; place += THREADS)
+    examine(tally, pair, place, only_strange);
   merge(tally, stats);
 }
 

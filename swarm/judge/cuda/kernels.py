@@ -242,4 +242,4 @@ def _double(bits: int) -> float:
     return value
 
 
-assert REGION.size == 128, "rules.h and contents.py must agree"
+assert REGION.size == 128, "contents.h and contents.py must agree"

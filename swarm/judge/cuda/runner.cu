@@ -40,7 +40,8 @@ extern "C" __global__ void swarm_poison(void *to, u64 nbytes, u64 pattern) {
   const u64 stride = (u64)gridDim.x * blockDim.x, thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
   u64 *at = (u64 *)to;
   for (u64 i = thread; i < nbytes / 8; i += stride) at[i] = pattern;
-  if (thread < nbytes % 8) ((unsigned char *)to)[nbytes / 8 * 8 + thread] = (unsigned char)(pattern >> (8 * thread));
+  unsigned char *rest = (unsigned char *)(at + nbytes / 8);
+  if (thread < nbytes % 8) rest[thread] = (unsigned char)(pattern >> (8 * thread));
 }
 
 extern "C" __global__ void swarm_open() {}

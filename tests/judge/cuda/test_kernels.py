@@ -24,8 +24,9 @@ from swarm.judge.slots import GUARD_BYTES, Shape
 from swarm.problem import Limits
 from tests.judge.cuda.conftest import Bench
 
-RULES = (Path(kernels.__file__).parent / "rules.h").read_text()
-KERNELS = (Path(kernels.__file__).parent / "kernels.cu").read_text()
+ELEMENTS, CONTENTS, KERNELS = (
+    (Path(kernels.__file__).parent / name).read_text() for name in ("elements.h", "contents.h", "kernels.cu")
+)
 ROOM = 1 << 21
 DTYPES = [dtype for dtype in DType if dtype is not DType.FLOAT4_E2M1FN_X2]
 FLOATS = [dtype for dtype in DTYPES if dtype.is_float and not dtype.is_packed]
@@ -62,17 +63,20 @@ def enumerators(text: str, name: str) -> list[str]:
 
 
 def test_the_header_and_python_number_things_alike() -> None:
-    kinds = enumerators(RULES, "Kind")
+    kinds = enumerators(CONTENTS, "Kind")
     assert [kinds.index(form.name) for form in FORMS] == list(FORMS.values())
     assert (kinds.index("POOL"), kinds.index("PATTERN")) == (POOL, PATTERN)
-    assert enumerators(RULES, "Spread") == ["AS_DRAWN", "SCALED", "OUTLIERS", "STRUCTURED"]
+    assert enumerators(CONTENTS, "Spread") == ["AS_DRAWN", "SCALED", "OUTLIERS", "STRUCTURED"]
     assert enumerators(KERNELS, "Mode") == [mode.name for mode in Mode]
     short = {"FLOAT8_E4M3FN": "E4M3", "FLOAT8_E5M2": "E5M2", "BFLOAT16": "BF16", "BOOL": "BOOL"}
-    types = enumerators(RULES, "Type")
+    types = enumerators(ELEMENTS, "Type")
     for dtype, number in TYPES.items():
         name = short.get(dtype.name) or ("E2M1" if dtype.is_packed else dtype.name[0] + str(dtype.bits))
         assert types[number] == name
-    assert f"OUTLIER_FACTOR = {OUTLIER_FACTOR}f" in RULES and f"OUTLIER_STRIDE = {OUTLIER_STRIDE};" in RULES
+    assert (
+        f"OUTLIER_FACTOR = {OUTLIER_FACTOR}f" in CONTENTS
+        and f"OUTLIER_STRIDE = {OUTLIER_STRIDE};" in CONTENTS
+    )
     assert f"GUARD_BYTES = {GUARD_BYTES}," in KERNELS
     assert contents.REGION.size == 128
 
