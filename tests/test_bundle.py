@@ -21,6 +21,8 @@ import pytest
 from swarm import bundle as bundles
 from swarm.away import TRIES, Sitting, check_fits
 from swarm.bundle import Bundle
+from swarm.cli import main as cli
+from swarm.cli import state
 from swarm.errors import BadInput, Refused, SwarmError
 from swarm.intake import Taken, take_in
 from swarm.job import Job, Tree
@@ -603,3 +605,66 @@ def test_results_of_an_epoch_that_is_over_stay_where_they_are(run: Run, parcel: 
     run.start("rope")
     taken = run.take(parcel)
     assert len(taken.faults) == 4 and all("epoch" in str(fault) for fault in taken.faults)
+
+
+# the commands
+
+
+def test_bench_wants_a_problem_or_a_bundle_and_a_folder(tmp_path: Path) -> None:
+    for words in ([], ["--bundle", "b.zip"], ["--out", "x"], ["double", "--bundle", "b.zip", "--out", "x"]):
+        assert cli.main(["bench", *words]) == 2
+
+
+def test_bench_says_in_one_line_what_is_wrong_with_a_bundle(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "b.zip", tmp_path / "out"
+    path.write_bytes(b"no bundle")
+    assert cli.main(["bench", "--bundle", str(path), "--out", str(out)]) == 1
+    assert "not a sound bundle" in capsys.readouterr().err
+    bundles.write(path, run.bundle("nvidia-h200"))
+    assert cli.main(["bench", "--bundle", str(path), "--out", str(out), "--device", "cpu"]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "the bundle is for nvidia-h200" in said and "swarm pending --device-model" in said
+    assert not out.exists()
+
+
+@pytest.fixture
+def at_home(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(run.root.path)
+    monkeypatch.setenv("SWARM_RUN", "test")
+    return run
+
+
+def test_pending_looks_for_the_runs_own_model_then_the_newest_verdicts_then_any(
+    at_home: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def model(*words: str) -> str | None:
+        assert cli.main(["pending", "--json", *words]) == 0
+        found = json.loads(capsys.readouterr().out)["device_model"]
+        assert found is None or isinstance(found, str)
+        return found
+
+    assert model() is None
+    sit(at_home.bundle(None), tmp_path / "out")
+    at_home.take(tmp_path / "out")
+    assert model() == DEVICE.model
+    state.save(at_home.paths, state.RunState("tuner", "cuda", (), ("rope",), 0.0, 1.0, "nvidia-h200", ()))
+    assert model() == "nvidia-h200"
+    assert model("--device-model", "any") is None
+    assert model("--device-model", "NVIDIA B200") == "nvidia-b200"
+    assert cli.main(["pending", "--device-model", "***"]) == 1
+    assert "is not a device model" in capsys.readouterr().err
+
+
+def test_import_ends_with_what_was_not_taken_and_the_rest_is_on_file(
+    at_home: Run, parcel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _forge(parcel, "comparisons", _set(ratio=None))
+    assert cli.main(["results", "import", str(parcel)]) == 1
+    said = capsys.readouterr()
+    assert said.out == "taken in: 2 verdicts, 1 comparisons, 0 baselines; 0 were on file already\n"
+    assert "not taken" in said.err and said.err.count("\n") == 1
+    assert cli.main(["results", "import", str(parcel / "nothing")]) == 1
+    assert cli.main(["results", "import", str(parcel), "--run", "other"]) == 1
+    assert "no hub" in capsys.readouterr().err

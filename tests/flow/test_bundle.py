@@ -169,6 +169,8 @@ def test_what_leaves_as_a_file_comes_home_as_a_merge(
     said, err = again.communicate(timeout=400)
     assert again.returncode == 0, err
     assert "is not on a bare host" not in err
+    lines = re.findall(r"^\[\d+/\d+\] double [0-9a-f]{10} ([A-Z_]+)", err, re.MULTILINE)
+    assert {"PASSED", "COMPILE_ERROR", "FASTER"} >= set(lines) >= {"PASSED", "FASTER"}
     made = records(out)
     assert {name: made[name] for name in before} == before
     [row] = json.loads(said)["problems"]
