@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from swarm.cli import devices
-from swarm.cli.devices import choose, chosen_devices, describe
+from swarm.cli.devices import choose, chosen_devices, describe, idle_one
 from swarm.device import Device, cores_beside, cpu_device, runs_on, why_no_gpu
 from swarm.errors import BadInput, Refused
 from swarm.judge.cuda.devices import cuda_devices, shares
+from swarm.locks import device_lock_path, held
 from swarm.solution import Language
 
 BIG = [Device("cuda", "nvidia-h200", f"GPU-{n}03b186a-e5ab", (n,), "sm_90a") for n in (3, 4)]
@@ -109,6 +112,18 @@ def test_a_name_that_fits_nothing_or_too_much_lists_what_is_there(gpus: list[Dev
     assert "cuda:1 (GPU-303c0000-0000, nvidia-l40s)" in line
 
 
+def test_one_that_nobody_measures_on_comes_first(
+    gpus: list[Device], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWARM_DEVICE_LOCKS", str(tmp_path / "locks"))
+    assert idle_one(BIG) == BIG[0]
+    with held(device_lock_path(BIG[0].uuid), timeout_s=0, purpose="test"):
+        assert idle_one(BIG) == BIG[1]
+        with held(device_lock_path(BIG[1].uuid), timeout_s=0, purpose="test"):
+            assert idle_one(BIG) == BIG[0]
+    assert idle_one(BIG) == BIG[0]
+
+
 def test_times_of_different_models_are_not_mixed(gpus: list[Device]) -> None:
     with pytest.raises(BadInput, match="names GPUs of several models"):
         chosen_devices("cuda:0,1")
@@ -125,7 +140,7 @@ def test_a_gpu_that_cannot_be_used_is_no_reason_to_take_the_cpu(monkeypatch: pyt
     ):
         chosen_devices(None, "pytorch")
     with pytest.raises(
-        Refused, match=r"^cuda runs on a GPU only, and cuda-bindings is missing; pip install cuda-bind"
+        Refused, match=r"^cuda runs on a GPU only, and cuda-bindings is missing; pip .*; --device cpu leaves"
     ):
         choose(None, None, {"cuda", "cpp"})
 

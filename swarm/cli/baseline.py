@@ -37,10 +37,10 @@ def baseline(
     """Measure eager, torch.compile and baseline.py of problems.
 
     If none is named, those of all problems that are not on file, or whose files have changed; so it goes on
-    where it was stopped. Those that are named are measured again. Of several GPUs the first measures.
+    where it was stopped. Those that are named are measured again. Of several GPUs an idle one measures.
     """
     from swarm.baseline import load_baseline
-    from swarm.cli.devices import chosen_devices, describe
+    from swarm.cli.devices import chosen_devices, describe, idle_one
     from swarm.cli.references import is_measured, measure_baselines
     from swarm.config import load_config
 
@@ -48,10 +48,10 @@ def baseline(
     config = load_config(root)
     problems, broken = load_chosen(root, names)
     budget_s = SECONDS_PER_MINUTE * budget_min if budget_min else config.budget.baseline_s
-    first = chosen_devices(device or config.run.device)[0]
-    stderr().print(f"on {describe([first])}", style="dim", markup=False, soft_wrap=True)
-    wanted = [problem for problem in problems if names or not is_measured(root, first, problem)]
-    known = [load_baseline(root, first.model, problem.name) for problem in problems if problem not in wanted]
+    where = idle_one(chosen_devices(device or config.run.device))
+    stderr().print(f"on {describe([where])}", style="dim", markup=False, soft_wrap=True)
+    wanted = [problem for problem in problems if names or not is_measured(root, where, problem)]
+    known = [load_baseline(root, where.model, problem.name) for problem in problems if problem not in wanted]
     measured: list[Baseline] = []
     with stderr().status("") as status:
 
@@ -61,7 +61,7 @@ def baseline(
 
         status.update(f"measuring {len(wanted)} problems, {budget_s:.0f} s at most")
         if wanted:
-            measure_baselines(root, first, wanted, budget_s, tell)
+            measure_baselines(root, where, wanted, budget_s, tell)
     found = [*filter(None, known), *measured]
     if as_json:
         print_json([asdict(one) | {"t_b_us": one.times_us} for one in found])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -90,6 +90,7 @@ def bench(
     if solution is not None and commit is not None:
         raise click.UsageError("--solution and --commit exclude each other")
     from swarm.cli import profile as profiling
+    from swarm.cli.devices import idle_one
     from swarm.judge.build import Frozen
     from swarm.problem import load_problem
     from swarm.protocol import read_protocol
@@ -101,15 +102,16 @@ def bench(
     else:
         candidate = _folder(solution) if solution is not None else _commit(paths, name, commit or "")
         devices = _devices_for(root, candidate, device)
+    where = idle_one(devices)
     other = None if against is None else _other(paths, name, against)
-    profiling.check_wishes(candidate.files, devices[0], sass=sass, profile=profile)
-    record = _measure(root, _job(root, problem, candidate, other), devices[:1])
+    profiling.check_wishes(candidate.files, where, sass=sass, profile=profile)
+    record = _measure(root, _job(root, problem, candidate, other), where)
     rules = Frozen(problem, read_protocol(root.coordination.read_bytes(), root.coordination.name))
-    told = _feedback(root, rules, candidate, devices[0], record, sass)
+    told = _feedback(root, rules, candidate, where, record, sass)
     refused = None
     if profile:
         try:
-            told["profile"] = profiling.profiled(root, rules, candidate.files, devices[0], record)
+            told["profile"] = profiling.profiled(root, rules, candidate.files, where, record)
         except Refused as error:  # what was measured is shown all the same
             refused = error
     if as_json:
@@ -139,13 +141,13 @@ def _job(root: RunRoot, problem: Problem, candidate: Tree, other: Tree | None) -
     return Job("bench", purpose, problem.name, epoch_hash(files), files, candidate, other)
 
 
-def _measure(root: RunRoot, job: Job, devices: Sequence[Device]) -> Verdict | Comparison:
+def _measure(root: RunRoot, job: Job, device: Device) -> Verdict | Comparison:
     from swarm.cli.devices import describe, open_pool
     from swarm.pool.protocol import Lost
 
     out = stderr()
-    out.print(f"on {describe(devices)}", style="dim", markup=False, soft_wrap=True)
-    with closing(open_pool(root, devices)) as pool, out.status(f"measuring {job.problem}"):
+    out.print(f"on {describe([device])}", style="dim", markup=False, soft_wrap=True)
+    with closing(open_pool(root, [device])) as pool, out.status(f"measuring {job.problem}"):
         pool.submit(job)
         while not (finished := pool.poll(POLL_S)):
             pass

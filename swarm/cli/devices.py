@@ -14,7 +14,7 @@ from swarm.device import ON_CPU, ON_GPU, Device, cpu_device, runs_on, why_no_gpu
 from swarm.errors import BadInput, Refused
 from swarm.judge import peaks as calibration
 from swarm.layout import RunRoot
-from swarm.locks import device_lock_path, held
+from swarm.locks import device_lock_path, held, is_alive, owner
 from swarm.pool.local import LocalPool
 from swarm.schema import suggest
 from swarm.sol import Peaks
@@ -53,7 +53,7 @@ def choose(name: str | None, language: str | None, seeds: Collection[str]) -> Ch
     With nothing said, a GPU that is here is used if there is a seed that runs on it.
     """
     name, language = _said(name), _known(language)
-    remark = ""
+    remark, is_free = "", name is None and language is None
     if language is None:
         if name is not None:
             known = ON_CPU if chosen_devices(name)[0].kind == "cpu" else ON_GPU
@@ -64,7 +64,12 @@ def choose(name: str | None, language: str | None, seeds: Collection[str]) -> Ch
         language = next((one for one in known if one in seeds), known[0])
         if name is None and known != ON_CPU and not runs_on(language, "cuda"):
             remark = "; the GPU is not used: there is no seed for it"
-    devices = chosen_devices(name, language)
+    try:
+        devices = chosen_devices(name, language)
+    except Refused as error:
+        if not is_free:
+            raise
+        raise Refused(error.what, remedy=f"{error.remedy}; --device cpu leaves the GPU alone") from None
     return Choice(devices, devices[0].model, language, f"{language} on {describe(devices)}{remark}")
 
 
@@ -106,6 +111,16 @@ def choose_elsewhere(model: str, language: str | None, seeds: Collection[str]) -
         )
     remark = f"{language}, measured elsewhere on {model}: `swarm pending --bundle FILE` takes it there"
     return Choice([], model, language, remark)
+
+
+def idle_one(devices: Sequence[Device]) -> Device:
+    """Return the first device that nobody on this host measures on just now; the first if all are in use."""
+
+    def is_idle(device: Device) -> bool:
+        holder = owner(device_lock_path(device.uuid))
+        return holder is None or not is_alive(holder)
+
+    return next(filter(is_idle, devices), devices[0])
 
 
 def describe(devices: Sequence[Device]) -> str:
