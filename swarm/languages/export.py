@@ -10,7 +10,7 @@ from swarm.languages.exchange import completed, export_tree
 from swarm.languages.plan_source import plan_sources
 from swarm.languages.planning import make_plan
 from swarm.languages.torch_binding import BINDING_FILE, FUNCTION, torch_binding
-from swarm.languages.units import included, unit
+from swarm.languages.units import included
 from swarm.problem import Problem
 from swarm.solution import MANIFEST, Compile, Language, Manifest, load_manifest, render_manifest
 from swarm.submission import Exchange, Submission
@@ -66,7 +66,7 @@ def torch_form(
         for place, name in enumerate(laid_out.compiled):
             original = name.removesuffix(".cuh").removesuffix(".hpp").removesuffix(".h")
             suffix = original.rpartition(".")[2]
-            made[f"swarm_unit_{place}.{suffix}"] = unit(manifest.params.items(), [name])
+            made[f"swarm_unit_{place}.{suffix}"] = laid_out.unit(manifest.params.items(), [name])
     for name in made:
         if name in laid_out.files:
             raise BadInput(f"a source is called {name}", where=where, remedy="rename it")

@@ -89,12 +89,20 @@ class _HostCode:
         head = [
             "// Launches the kernels as their plan says: host code made from it.",
             f'#include "{RUNTIME.name}"',
+            *self._includes(),
             "",
             *declared,
             "",
             f'extern "C" void run({", ".join(self._parameters())}) {{',
         ]
         return "\n".join([*head, *(f"  {line}" if line else "" for line in body), "}", ""])
+
+    def _includes(self) -> Iterator[str]:
+        """Include what 16-bit arguments need; it is slow to compile."""
+        forms = {argument.form for launch in self.plan.launches for argument in launch.args}
+        for form, header in (("bf16", "cuda_bf16.h"), ("f16", "cuda_fp16.h")):
+            if form in forms:
+                yield f"#include <{header}>"
 
     def _parameters(self) -> Iterator[str]:
         for name, spec in self.definition.inputs.items():

@@ -12,7 +12,7 @@ from swarm.languages.cpp_expressions import HELPERS
 from swarm.languages.plan import Plan
 from swarm.languages.plan_host import RUNTIME, accessor, host_code
 from swarm.languages.resolve import squeezed
-from swarm.languages.units import Sources, unit
+from swarm.languages.units import Sources
 
 LAUNCH_FILE = "swarm_launch.cu"
 ATTRIBUTE = re.compile(r"__\w+__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
@@ -29,7 +29,7 @@ def plan_sources(plan: Plan, definition: Definition, sources: Sources, where: st
     }
     builds = [variant for variant in range(len(plan.variants)) if plan.kernels(variant)]
     for variant in builds:
-        macros = [*plan.variants[variant].items()]
+        macros: list[tuple[str, object]] = [*plan.variants[variant].items()]
         if variant != builds[0]:
             # The linker must not take one build's kernel for another's.
             macros += [(name, f"{name}_build{variant}") for name in _kernel_names(plan, text)]
@@ -38,7 +38,7 @@ def plan_sources(plan: Plan, definition: Definition, sources: Sources, where: st
             "  return reinterpret_cast<const void*>(kernel);\n}\n"
             for place, kernel in enumerate(plan.kernels(variant))
         )
-        made[f"swarm_kernels_{variant}.cu"] = unit(macros, sources.compiled, kernels)
+        made[f"swarm_kernels_{variant}.cu"] = sources.unit(macros, rest=kernels)
     return made
 
 

@@ -24,6 +24,7 @@ TORCH_MACROS = (
     "__CUDA_NO_BFLOAT16_CONVERSIONS__",
 )
 """With these, torch's builder takes away operators that sources may use."""
+PRAGMA = re.compile(r"^\s*#\s*pragma\s+unroll\b(.*)|_Pragma\s*\(\s*\"\s*unroll\b(.*)", re.MULTILINE)
 RENAMED = {".cu": ".cuh", ".c": ".h"}
 """Suffix -> what is put behind it; the others get .hpp."""
 
@@ -34,6 +35,27 @@ class Sources:
     """All of them, under their new names."""
     compiled: tuple[str, ...]
     """Those that were compiled on their own, under their new names, in their order."""
+
+    def unit(
+        self, macros: Iterable[tuple[str, object]], includes: Iterable[str] | None = None, rest: str = ""
+    ) -> str:
+        """Return the text of a unit: macros, then the files it includes, all that are compiled by default.
+
+        NVRTC expands macros in `#pragma unroll`, nvcc does not: a name that is in one becomes a constant too.
+        """
+        lines = [f"#undef {name}" for name in TORCH_MACROS]
+        in_pragmas = self._words_in_pragmas()
+        for name, value in macros:
+            if isinstance(value, int) and name in in_pragmas:
+                lines.append(f"constexpr int {name} = {value};  // for #pragma unroll, which knows no macros")
+            lines.append(f"#define {name} {value}")
+        lines += [f'#include "{name}"' for name in (self.compiled if includes is None else includes)]
+        return "\n".join([*lines, rest])
+
+    def _words_in_pragmas(self) -> frozenset[str]:
+        texts = [data.decode("utf-8", "replace") for data in self.files.values()]
+        pragmas = [" ".join(found) for text in texts for found in PRAGMA.findall(text)]
+        return frozenset(re.findall(r"\w+", " ".join(pragmas)))
 
 
 def included(sources: Mapping[str, bytes], header: str, where: str) -> Sources:
@@ -46,14 +68,6 @@ def included(sources: Mapping[str, bytes], header: str, where: str) -> Sources:
         files[names[name]] = _with_names(data, names)
     compiled = tuple(names[name] for name in sources if name.endswith(COMPILED_SUFFIXES))
     return Sources(files, compiled)
-
-
-def unit(macros: Iterable[tuple[str, object]], includes: Iterable[str], rest: str = "") -> str:
-    """Return the text of a unit: macros, then the files it includes."""
-    lines = [f"#undef {name}" for name in TORCH_MACROS]
-    lines += [f"#define {name} {value}" for name, value in macros]
-    lines += [f'#include "{name}"' for name in includes]
-    return "\n".join([*lines, rest])
 
 
 def _renamed(name: str) -> str:

@@ -33,8 +33,10 @@ from swarm.solution import load_manifest, validate_tree
 from swarm.submission import Exchange, Submission, parse_submission, submission_json
 from tests.problem_files import encoded
 
-GPU = Path(__file__).parent.parent / "gpu"
-PLANS = sorted(
+ROOT = Path(__file__).parents[2]
+GPU = ROOT / "tests" / "gpu"
+SEEDS = sorted(f"{folder.parent.parent.name}/seed" for folder in ROOT.glob("problems/*/seed/cuda"))
+PLANS = SEEDS + sorted(
     f"{folder.parent.name}/{folder.name}"
     for folder in GPU.glob("solutions/*/cuda*")
     if 'language = "cuda"\n' in (folder / "solution.toml").read_text()
@@ -45,7 +47,10 @@ DEFAULTS = Exchange(name="n", definition="d", author="a", target_hardware=("LOCA
 
 
 def read(name: str) -> tuple[Problem, dict[str, bytes]]:
-    """Return a problem of the GPU tests and the files of one of its solutions."""
+    """Return a problem and the files of a solution: the GPU tests', or the seed of one of ours."""
+    if name in SEEDS:
+        problem = load_problem(ROOT / "problems" / name.partition("/")[0])
+        return problem, problem.seeds["cuda"]
     folder = GPU / "solutions" / name
     problem = load_problem(GPU / "problems" / folder.parent.name)
     files = {
@@ -85,23 +90,28 @@ def headers() -> list[str]:
     return [f"-I{folder}" for folder in cuda_toolkit.nvcc().headers.folders]
 
 
-def host_library(submission: Submission, plan: Plan, folder: Path) -> ctypes.CDLL:
+@pytest.fixture(scope="module")
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runtime that writes down, compiled."""
+    made = tmp_path_factory.mktemp("recorder") / "recorder.o"
+    command = ["g++", "-std=c++17", "-O0", "-w", "-fPIC", "-c", *headers(), "-o", str(made), str(RECORDER)]
+    subprocess.run(command, check=True)
+    return made
+
+
+def host_library(submission: Submission, plan: Plan, recorder: Path, folder: Path) -> ctypes.CDLL:
     """Build the host code alone: a kernel's address is that of its name."""
     lay_out(submission, folder)
-    kernels = [
-        f"const void* {accessor(variant, place)} {{ return {_kernel_symbol(variant, place)}; }}\n"
-        f'extern "C" const char {_kernel_symbol(variant, place)}[] = "{variant}.{place}";\n'
-        for variant in range(len(plan.variants))
-        for place, _ in enumerate(plan.kernels(variant))
-    ]
-    declared = [
-        f'extern "C" const char {_kernel_symbol(v, p)}[{len(f"{v}.{p}") + 1}];\n'
-        for v in range(len(plan.variants))
-        for p, _ in enumerate(plan.kernels(v))
-    ]
-    (folder / "kernels.cpp").write_text("".join([*declared, *kernels]))
+    text = ""
+    for variant in range(len(plan.variants)):
+        for place, _ in enumerate(plan.kernels(variant)):
+            symbol = _kernel_symbol(variant, place)
+            text += f'extern "C" {{ extern const char {symbol}[]; '
+            text += f'const char {symbol}[] = "{variant}.{place}"; }}\n'
+            text += f"const void* {accessor(variant, place)} {{ return {symbol}; }}\n"
+    (folder / "kernels.cpp").write_text(text)
     library = folder / "host.so"
-    sources = [str(folder / "kernels.cpp"), str(RECORDER), "-x", "c++", str(folder / "swarm_launch.cu")]
+    sources = [str(recorder), str(folder / "kernels.cpp"), "-x", "c++", str(folder / "swarm_launch.cu")]
     command = ["g++", "-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-Wl,-Bsymbolic", *headers()]
     done = subprocess.run([*command, "-o", str(library), *sources], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -232,10 +242,10 @@ class Replay:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_the_host_code_does_what_the_plan_comes_to(name: str, tmp_path: Path) -> None:
+def test_the_host_code_does_what_the_plan_comes_to(name: str, recorder: Path, tmp_path: Path) -> None:
     problem, files = read(name)
     plan = make_plan(load_manifest(files), problem.definition)
-    library = host_library(exported(name), plan, tmp_path)
+    library = host_library(exported(name), plan, recorder, tmp_path)
     for workload in problem.workloads:
         axes = problem.definition.resolve(workload)
         calls = resolve(plan, axes, workload.scalars, RecordedFacts())
@@ -248,6 +258,7 @@ def test_the_host_code_does_what_the_plan_comes_to(name: str, tmp_path: Path) ->
         "affine/cuda_scalars",
         "gemm/cuda",
         "pad_groups/cuda_map_array",
+        "masked_softmax/seed",
         "rmsnorm/cuda_cpp",
     ],
 )
@@ -297,7 +308,7 @@ def test_it_is_a_submission_that_names_its_files() -> None:
 
 @pytest.mark.parametrize("name", [*PLANS, "rmsnorm/cuda_cpp"])
 def test_what_left_may_come_back_and_be_measured(name: str) -> None:
-    protocol = load_protocol((GPU.parents[1] / "COORDINATION.md").read_text())
+    protocol = load_protocol((ROOT / "COORDINATION.md").read_text())
     made = import_submission(exported(name), protocol.rules.compile_options["cuda_cpp"], name)
     validate_tree(made.files, protocol)
     assert load_manifest(made.files).compile.options == ("-O3", "-lcuda")
@@ -329,6 +340,16 @@ def test_sources_keep_their_meaning_under_their_new_names() -> None:
     assert sorted(units) == ["swarm_unit_0.cu", "swarm_unit_1.cu", "swarm_unit_2.cpp"]
     assert units["swarm_unit_1.cu"].endswith('#define BLOCK 64\n#include "lib/more.cu"\n')
     assert 'extern "C" void run(' in text["swarm_problem.h"]
+
+
+def test_a_parameter_in_a_pragma_is_a_constant_too() -> None:
+    problem, files = read("rmsnorm/cuda_cpp")
+    files["solution.toml"] += b"[params]\nUNROLL = 4\nWIDE = 2\n"
+    files["kernel.cu"] += b"#pragma unroll (UNROLL * 2)\n"
+    made = export_solution(files, problem, CHOSEN, DEFAULTS, None, "x/")[0]
+    [unit] = [source.content for source in made.sources if source.path == "swarm_unit_0.cu"]
+    assert "constexpr int UNROLL = 4;" in unit and unit.count("constexpr") == 1
+    assert unit.endswith('#define UNROLL 4\n#define WIDE 2\n#include "kernel.cu.cuh"\n')
 
 
 def packed_problem(axes: dict[str, Any], shape: list[str], output: list[str]) -> Problem:

@@ -3,8 +3,6 @@
 #include "swarm_numbers.h"
 
 #include <cuda.h>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <map>
