@@ -68,7 +68,4 @@ class _Bytes:
 
 
 if __name__ == "__main__":
-    count_flops(
-        lambda x: x + 1, [((1,), "float32", None)]
-    )  # imports seconds of torch, once and not per child
     sys.exit(main(CudaChild))
