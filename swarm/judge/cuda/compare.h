@@ -61,14 +61,10 @@ RULE void add(Tally<F> &tally, const Pair &pair, F error, F size, u64 place) {
   if (error > tally.max_rel * divisor) tally.max_rel = error / divisor;
 }
 
-// Count a pair of floats if both are finite; else say so, for `examine` to look at it.
 template <typename F>
-RULE bool add_finite(Tally<F> &tally, const Pair &pair, F got, F wanted, u64 place) {
-  const F error = size_of(got - wanted);
-  if (!is_finite(error)) return false;
+RULE void add_finite(Tally<F> &tally, const Pair &pair, F got, F wanted, u64 place) {
   tally.got_any |= got != (F)0, tally.expected_any |= wanted != (F)0;
-  add(tally, pair, error, size_of(wanted), place);
-  return true;
+  add(tally, pair, size_of(got - wanted), size_of(wanted), place);
 }
 
 // Count a pair of which one is not finite, or whose difference is not.
@@ -83,8 +79,7 @@ RULE void add_strange(Tally<F> &tally, const Pair &pair, F got, F wanted, bool i
   } else if (!is_finite(got) || !is_finite(wanted)) {
     tally.strange = larger(tally.strange, ~place);
   } else {
-    tally.got_any |= got != (F)0, tally.expected_any |= wanted != (F)0;
-    add(tally, pair, size_of(got - wanted), size_of(wanted), place);
+    add_finite(tally, pair, got, wanted, place);
   }
 }
 
@@ -120,14 +115,13 @@ RULE void add_integers(Tally<F> &tally, const Pair &pair, u64 got, u64 wanted, u
   add(tally, pair, (F)(i64)magnitude_of(got - wanted), (F)(i64)magnitude_of(wanted), place);
 }
 
-// Look at the logical element `place` on its own; `only_strange` leaves out what `add_finite` has counted.
+// Count the logical element `place`, whatever its type: not fast, but all the rules.
 template <typename F>
-RULE void examine(Tally<F> &tally, const Pair &pair, u64 place, bool only_strange) {
+RULE void examine(Tally<F> &tally, const Pair &pair, u64 place) {
   const u32 type = pair.type;
   u64 code = stored(pair.got, bytes_of(type), place / logical_per_stored(type));
   if (!is_float_type(type)) {
-    const u64 wanted = ((const u64 *)pair.expected)[place];
-    if (!only_strange) add_integers(tally, pair, (u64)integer_in(type, code), wanted, place);
+    add_integers(tally, pair, (u64)integer_in(type, code), ((const u64 *)pair.expected)[place], place);
     return;
   }
   const bool is_poison = type != E2M1 && code == pair.poison;
@@ -135,64 +129,47 @@ RULE void examine(Tally<F> &tally, const Pair &pair, u64 place, bool only_strang
   const F got = type == F64 ? (F)double_of(code) : (F)float_in(type, code);
   const F wanted = type == F64 ? (F)((const double *)pair.expected)[place]
                                : (F)((const float *)pair.expected)[place];
-  if (!is_finite(size_of(got - wanted))) add_strange(tally, pair, got, wanted, is_poison, place);
-  else if (!only_strange) add_finite(tally, pair, got, wanted, place);
+  if (is_finite(size_of(got - wanted))) add_finite(tally, pair, got, wanted, place);
+  else add_strange(tally, pair, got, wanted, is_poison, place);
 }
 
-template <bool IS_SINGLE>
-struct Real {
-  typedef float type;
-};
-template <>
-struct Real<false> {
-  typedef double type;
-};
-template <int T>
-struct Comparable {  // the precision in which errors are compared
-  typedef typename Real<T != F64 && Traits<T>::is_float>::type F;
+// What a vector is held against to be a usual one: all finite, and no error larger than those seen before.
+struct Bounds {
+  float atol, rtol, least, max_abs, max_rel;
 };
 
-// Compare a whole vector; return whether something in it is left for `examine`.
+RULE Bounds bounds_of(const Pair &pair) {
+  const float atol = (float)pair.atol;
+  return Bounds{atol, (float)pair.rtol, atol > 0.0f ? atol : 1e-30f, -1.0f, 0.0f};
+}
+
+// Count a vector of a type compared in float32 if it is a usual one; else say so, for `examine`.
 template <int T>
-RULE bool compare(Tally<typename Comparable<T>::F> &tally, const Pair &pair, u64 vector, const uint4 &got) {
-  constexpr int count = Traits<T>::count, logical = Traits<T>::is_packed ? 2 * count : count;
-  const u64 first = vector * logical;
-  bool is_done = true;
-  if constexpr (!Traits<T>::is_float || T == F64) {
-    const uint4 *expected = (const uint4 *)pair.expected + first / 2;
-    SHORT_LOOP
-    for (int part = 0; part < count / 2; part++) {
-      const uint4 words = expected[part];
+RULE bool count_usual(const Bounds &bounds, const uint4 &got, const uint4 *expected, u32 &bad, u32 &got_bits,
+                      u32 &expected_bits) {
+  constexpr int logical = Traits<T>::is_packed ? 2 * Traits<T>::count : Traits<T>::count;
+  bool is_strange = false, is_larger = false;
+  u32 wrong = 0;
 #pragma unroll
-      for (int i = 0; i < 2; i++) {
-        const int at = 2 * part + i;
-        const u64 wanted = long_of(words, i);
-        u64 code;
-        if constexpr (Traits<T>::bytes == 8) code = long_of(got, at);
-        else code = element_of<Traits<T>::bytes>(got, at);
-        if constexpr (T == F64) {
-          is_done &= add_finite(tally, pair, double_of(code), double_of(wanted), first + at);
-        } else {
-          add_integers(tally, pair, (u64)integer_in(T, code), wanted, first + at);
-        }
-      }
-    }
-  } else {
-    const uint4 *expected = (const uint4 *)pair.expected + first / 4;
-#pragma unroll Traits<T>::bytes == 1 ? 1 : 4
-    for (int part = 0; part < logical / 4; part++) {
-      const uint4 words = expected[part];
+  for (int part = 0; part < logical / 4; part++) {
+    const uint4 words = expected[part];
 #pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const int at = 4 * part + i;
-        u32 code;
-        if constexpr (T == E2M1) code = element_of<1>(got, at / 2) >> (4 * (at & 1)) & 15u;
-        else code = element_of<Traits<T>::bytes>(got, at);
-        is_done &= add_finite(tally, pair, float_in(T, code), float_of(word_of(words, i)), first + at);
-      }
+    for (int i = 0; i < 4; i++) {
+      const int at = 4 * part + i;
+      u32 code;
+      if constexpr (T == E2M1) code = element_of<1>(got, at / 2) >> (4 * (at & 1)) & 15u;
+      else code = element_of<Traits<T>::bytes>(got, at);
+      const float x = float_in(T, code), y = float_of(word_of(words, i));
+      const float error = size_of(x - y), size = size_of(y);
+      is_strange |= !is_finite(error);
+      is_larger |= error > bounds.max_abs || error > bounds.max_rel * larger(size, bounds.least);
+      wrong += error > size * bounds.rtol + bounds.atol;
+      got_bits |= bits_of(x), expected_bits |= bits_of(y);
     }
   }
-  return !is_done;
+  if (is_strange || is_larger) return false;
+  bad += wrong;
+  return true;
 }
 
 // The bits of a tally's largest error and, after them, of where it is: a maximum is the worst, then the first.

@@ -76,7 +76,6 @@ struct Traits {
                                : T == F16 || T == BF16 || T == I16 ? 2
                                                                      : 1;
   static constexpr int count = 16 / bytes;  // stored elements in a vector
-  static constexpr bool is_float = T <= E2M1;
   static constexpr bool is_packed = T == E2M1;
 };
 

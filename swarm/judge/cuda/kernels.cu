@@ -231,32 +231,57 @@ __device__ __forceinline__ void merge(const Tally<F> &tally, u64 *stats) {
   merge_fields(fields, stats);
 }
 
-// Look at elements one by one: the few after the last whole vector, or those that are not finite.
+// Look at elements one by one.
 template <typename F>
-__device__ __noinline__ void examine_all(const Pair *at, u64 first, u64 last, bool only_strange, u64 *stats) {
+__device__ __noinline__ void examine_all(const Pair *at, u64 first, u64 last, u64 *stats) {
   const Pair pair = *at;
   Tally<F> tally = empty_tally<F>();
 #pragma unroll 1
-  for (u64 place = first + threadIdx.x; place < last; place += THREADS)
-    examine(tally, pair, place, only_strange);
+  for (u64 place = first + threadIdx.x; place < last; place += THREADS) examine(tally, pair, place);
   merge(tally, stats);
 }
 
+__device__ float largest_in_warp(float value) {
+#pragma unroll
+  for (int lane = 16; lane; lane /= 2) value = larger(value, __shfl_xor_sync(~0u, value, lane));
+  return value;
+}
+
+// Compare vectors of a type compared in float32. The bounds are the warp's, so that few vectors are unusual.
 template <int T>
 __device__ __forceinline__ void compare_tiles(const Pair *at, u64 first, u64 last, u64 *stats) {
-  typedef typename Comparable<T>::F F;
   constexpr u64 count = Traits<T>::count, logical = Traits<T>::is_packed ? 2 * count : count;
   const Pair pair = *at;
   const u64 whole = pair.count / count, stop = last < whole ? last : whole;
-  const uint4 *from = (const uint4 *)pair.got;
-  Tally<F> tally = empty_tally<F>();
-  bool is_left = false;
+  const uint4 *from = (const uint4 *)pair.got, *expected = (const uint4 *)pair.expected;
+  Bounds bounds = bounds_of(pair);
+  Tally<float> tally = empty_tally<float>();
+  u32 bad = 0, got_bits = 0, expected_bits = 0;
 #pragma unroll 1
-  for (u64 vector = first + threadIdx.x; vector < stop; vector += THREADS)
-    is_left |= compare<T>(tally, pair, vector, from[vector]);
+  for (u64 base = first; base < stop; base += THREADS) {
+    const u64 vector = base + threadIdx.x;
+    bool is_usual = vector >= stop;
+    if (!is_usual)
+      is_usual = count_usual<T>(bounds, from[vector], expected + vector * (logical / 4), bad, got_bits,
+                                expected_bits);
+    if (!__any_sync(~0u, !is_usual)) continue;
+    if (!is_usual) {
+#pragma unroll 1
+      for (u64 i = 0; i < logical; i++) examine(tally, pair, vector * logical + i);
+    }
+    bounds.max_abs = largest_in_warp(larger(bounds.max_abs, tally.max_abs));
+    bounds.max_rel = largest_in_warp(larger(bounds.max_rel, tally.max_rel));
+  }
+  tally.bad += bad;
+  tally.got_any |= (got_bits & 0x7fffffffu) != 0, tally.expected_any |= (expected_bits & 0x7fffffffu) != 0;
   merge(tally, stats);
-  if (__syncthreads_or(is_left)) examine_all<F>(at, first * logical, stop * logical, true, stats);
-  if (last > whole) examine_all<F>(at, whole * logical, pair.count * (logical / count), false, stats);
+  if (last > whole) examine_all<float>(at, whole * logical, pair.count * (logical / count), stats);
+}
+
+// Compare the vectors of any other type.
+__device__ void compare_others(const Pair *at, u64 first, u64 last, u64 *stats) {
+  const u64 count = 16 / bytes_of(at->type), stop = last * count < at->count ? last * count : at->count;
+  examine_all<double>(at, first * count, stop, stats);
 }
 
 // Compare all pairs; a block takes tiles in a row, so that it seldom has to merge what it found.
@@ -271,18 +296,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const u64 first = (u64)(tile - firsts[which]) * TILE, last = (u64)(stop - firsts[which]) * TILE;
     u64 *fields = (u64 *)(stats + which);
     switch (at->type) {
-      case F64: compare_tiles<F64>(at, first, last, fields); break;
       case F32: compare_tiles<F32>(at, first, last, fields); break;
       case F16: compare_tiles<F16>(at, first, last, fields); break;
       case BF16: compare_tiles<BF16>(at, first, last, fields); break;
       case E4M3: compare_tiles<E4M3>(at, first, last, fields); break;
       case E5M2: compare_tiles<E5M2>(at, first, last, fields); break;
       case E2M1: compare_tiles<E2M1>(at, first, last, fields); break;
-      case I64: compare_tiles<I64>(at, first, last, fields); break;
-      case I32: compare_tiles<I32>(at, first, last, fields); break;
-      case I16: compare_tiles<I16>(at, first, last, fields); break;
-      case I8: compare_tiles<I8>(at, first, last, fields); break;
-      default: compare_tiles<BOOL>(at, first, last, fields);
+      default: compare_others(at, first, last, fields);
     }
     tile = stop;
   }

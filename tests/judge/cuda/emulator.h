@@ -25,10 +25,9 @@ struct Block {
   std::vector<char> stacks, done;
   ucontext_t scheduler;
   unsigned current = 0;
-  Barrier all, all_or;
+  Barrier all;
   std::vector<Barrier> warps;
   std::vector<unsigned long long> lanes;
-  int any = 0, any_before = 0;
   std::function<void()> body;
 };
 
@@ -96,15 +95,6 @@ inline void run(unsigned grid, unsigned threads, const std::function<void()> &bo
 
 inline void __syncthreads() { emulator::wait_at(emulator::block->all, blockDim.x); }
 
-inline int __syncthreads_or(int value) {
-  emulator::block->any |= value != 0;
-  emulator::wait_at(emulator::block->all_or, blockDim.x);
-  const int found = emulator::block->any;
-  emulator::wait_at(emulator::block->all_or, blockDim.x);
-  emulator::block->any = 0;
-  return found;
-}
-
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, int lane) {
   const unsigned thread = threadIdx.x;
@@ -115,6 +105,12 @@ T __shfl_xor_sync(unsigned, T value, int lane) {
   memcpy(&other, &emulator::block->lanes[thread ^ (unsigned)lane], sizeof(T));
   emulator::wait_at(warp, emulator::WARP);
   return other;
+}
+
+inline int __any_sync(unsigned, int value) {
+  int any = value != 0;
+  for (int lane = 16; lane; lane /= 2) any |= __shfl_xor_sync(~0u, any, lane);
+  return any;
 }
 
 template <typename T>
