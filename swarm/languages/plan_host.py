@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from swarm.definition import Definition, DType
 from swarm.languages import numbers
-from swarm.languages.cpp_expressions import HELPERS, Calls, Names, Value, number, translate
-from swarm.languages.cpp_names import CppNames
+from swarm.languages.cpp_expressions import HELPERS, Value, number
 from swarm.languages.plan import Argument, Launch, Memset, Plan
-from swarm.languages.resolve import launch_of, numeric
+from swarm.languages.plan_names import PlanNames, Scope, accessor
 from swarm.languages.tensormaps import TYPES, TensorMap
-from swarm.launch import FACTS
 
 RUNTIME = HELPERS.with_name("swarm_runtime.h")
 """What the C++ of a plan calls."""
@@ -27,11 +24,6 @@ def host_code(plan: Plan, definition: Definition, where: str) -> str:
     return _HostCode(plan, definition, where).text()
 
 
-def accessor(variant: int, place: int) -> str:
-    """Return the call that gives the address of a build's kernel."""
-    return f"swarm_kernel_{variant}_{place}()"
-
-
 def scalar_type(dtype: DType) -> str:
     """Return how a Python scalar is passed."""
     if dtype.is_float:
@@ -39,43 +31,8 @@ def scalar_type(dtype: DType) -> str:
     return "bool" if dtype is DType.BOOL else "int64_t"
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """What names mean at one place."""
-
-    names: Names
-    calls: Calls
-
-    def having(self, name: str, value: Value) -> _Scope:
-        return _Scope({**self.names, name: value}, self.calls)
-
-
-class _HostCode:
+class _HostCode(PlanNames):
     """Writes the one function of it."""
-
-    def __init__(self, plan: Plan, definition: Definition, where: str) -> None:
-        self.plan = plan
-        self.definition = definition
-        self.where = where
-        self.spelt = CppNames()
-        self.overlaps = any(launch.pdl for launch in plan.launches)
-        scalars = {name: spec for name, spec in definition.inputs.items() if spec.is_scalar}
-        known = {name: number(value) for name, value in plan.constants.items()}
-        for name in definition.runtime_axes:
-            known[name] = Value(self._axis(name), True)
-        for name, spec in scalars.items():
-            spelt = self.spelt.spell("input", name)
-            is_float = spec.dtype.is_float
-            known[name] = Value(spelt if is_float else f"int64_t({spelt})", not is_float)
-        for name in FACTS:
-            known.setdefault(name, Value(f"swarm_device.{name}", True))
-        self.known = known
-        self.buffers = {
-            tensor.buffer: self.spelt.spell(tensor.buffer.partition(":")[0], name)
-            for name, tensor in plan.tensors.items()
-        }
-        self.buffers |= {f"scratch:{name}": self._scratch(name) for name in plan.scratch}
-        self.buffers |= {f"map:{name}": self._map(name) for name in plan.maps}
 
     def text(self) -> str:
         declared = [
@@ -113,61 +70,61 @@ class _HostCode:
         for name in self.definition.outputs:
             yield f"void* {self.spelt.spell('output', name)}"
         for name in self.definition.runtime_axes:
-            yield f"int64_t {self._axis(name)}"
+            yield f"int64_t {self.axis(name)}"
         yield "cudaStream_t swarm_stream"
 
     def _sizes(self) -> Iterator[str]:
         """Give every buffer that needs one its size in bytes."""
-        scope = self._scope(None)
+        scope = self.scope(None)
         wanted = {memset.buffer for memset in self.plan.memsets}
         for tensor in self.plan.tensors.values():
             if tensor.buffer in wanted:
                 shape = [dim if dim.isdecimal() else self.known[dim].code for dim in tensor.shape]
-                yield f"const int64_t {self._size(tensor.buffer)} = {_bytes(shape, tensor.dtype)};"
+                yield f"const int64_t {self.size_of(tensor.buffer)} = {_bytes(shape, tensor.dtype)};"
         for name, memory in self.plan.scratch.items():
             place = f"scratch.{name}.shape"
-            shape = [self._at_least(0, text, scope, place) for text in memory.shape]
-            yield f"const int64_t {self._size(f'scratch:{name}')} = {_bytes(shape, memory.dtype)};"
+            shape = [self.at_least(0, text, scope, place) for text in memory.shape]
+            yield f"const int64_t {self.size_of(f'scratch:{name}')} = {_bytes(shape, memory.dtype)};"
         for name, item in self.plan.maps.items():
             if item.count != "1" or item.in_memory:
-                count = self._at_least(1, item.count, scope, f"tensormap.{name}.count")
-                yield f"const int64_t {self._count(name)} = {count};"
+                count = self.at_least(1, item.count, scope, f"tensormap.{name}.count")
+                yield f"const int64_t {self.count_of(name)} = {count};"
             if item.in_memory:
-                size = f"{self._count(name)} * sizeof(CUtensorMap)"
-                yield f"const int64_t {self._size(f'map:{name}')} = {size};"
+                size = f"{self.count_of(name)} * sizeof(CUtensorMap)"
+                yield f"const int64_t {self.size_of(f'map:{name}')} = {size};"
 
     def _memory(self) -> Iterator[str]:
         """Cut all scratch memory out of one block that is kept from call to call."""
         wanted = [f"scratch:{name}" for name in self.plan.scratch]
         wanted += [f"map:{name}" for name, item in self.plan.maps.items() if item.in_memory]
         if wanted:
-            total = " + ".join(f"swarm::rounded({self._size(buffer)})" for buffer in wanted)
+            total = " + ".join(f"swarm::rounded({self.size_of(buffer)})" for buffer in wanted)
             yield f"char* swarm_memory = swarm::scratch({total});"
         for buffer in wanted:
             yield f"char* {self.buffers[buffer]} = swarm_memory;"
-            yield f"swarm_memory += swarm::rounded({self._size(buffer)});"
+            yield f"swarm_memory += swarm::rounded({self.size_of(buffer)});"
 
     def _fills(self) -> Iterator[str]:
         for name, memory in self.plan.scratch.items():
             if memory.fill is not None:
                 value, width = numbers.pattern(memory.fill, memory.dtype, f"scratch.{name}.fill")
                 buffer = f"scratch:{name}"
-                given = f"{self.buffers[buffer]}, {value}u, {width}, {self._size(buffer)}"
+                given = f"{self.buffers[buffer]}, {value}u, {width}, {self.size_of(buffer)}"
                 yield f"swarm::set({given}, swarm_stream);"
 
     def _maps(self) -> Iterator[str]:
-        scope = self._scope(None)
+        scope = self.scope(None)
         for name, item in self.plan.maps.items():
             tests = [
                 "true"
                 if launch.when is None
-                else self._value(launch.when, self._scope(n), f"launch[{n}].when").as_truth
+                else self.value(launch.when, self.scope(n), f"launch[{n}].when").as_truth
                 for n, launch in enumerate(self.plan.launches)
                 if {Argument("map", name), Argument("pointer", f"map:{name}")} & set(launch.args)
             ]
             if not tests:
                 continue
-            spelt = self._map(name)
+            spelt = self.map(name)
             encoded = f"swarm_host_{spelt}" if item.in_memory else spelt
             yield f"std::vector<CUtensorMap> {encoded};"
             yield f"if ({' || '.join(dict.fromkeys(tests))}) {{"
@@ -175,14 +132,14 @@ class _HostCode:
             if item.in_memory:
                 yield (
                     f"  swarm::check(cudaMemcpyAsync({spelt}, {encoded}.data(), "
-                    f"{self._size(f'map:{name}')}, cudaMemcpyHostToDevice, swarm_stream));"
+                    f"{self.size_of(f'map:{name}')}, cudaMemcpyHostToDevice, swarm_stream));"
                 )
             yield "}"
 
-    def _encoding(self, name: str, item: TensorMap, encoded: str, scope: _Scope) -> Iterator[str]:
+    def _encoding(self, name: str, item: TensorMap, encoded: str, scope: Scope) -> Iterator[str]:
         def all_of(texts: tuple[str, ...] | None, key: str) -> str:
             place = f"tensormap.{name}.{key}"
-            return ", ".join(self._integer(text, scope, place) for text in texts or ())
+            return ", ".join(self.integer(text, scope, place) for text in texts or ())
 
         type_name, width = TYPES[item.dtype]
         swizzle = f"SWIZZLE_{item.swizzle}B" if item.swizzle else "SWIZZLE_NONE"
@@ -207,10 +164,10 @@ class _HostCode:
         if item.count != "1" or item.in_memory:
             index = self.spelt.spell("index", item.index)
             inner = scope.having(item.index, Value(index, True))
-            yield f"for (int64_t {index} = 0; {index} < {self._count(name)}; ++{index})"
+            yield f"for (int64_t {index} = 0; {index} < {self.count_of(name)}; ++{index})"
         else:
             inner, place = scope.having(item.index, number(0)), ""
-        offset = self._integer(item.offset, inner, f"tensormap.{name}.offset")
+        offset = self.integer(item.offset, inner, f"tensormap.{name}.offset")
         yield f"{place}{encoded}.push_back(map.at({self.buffers[item.buffer]}, {offset}));"
 
     def _steps(self) -> Iterator[str]:
@@ -224,58 +181,58 @@ class _HostCode:
                 yield from self._launch(number_, self.plan.launches[number_])
 
     def _memset(self, memset: Memset, where: str) -> Iterator[str]:
-        scope = self._scope(None)
-        size = self._size(memset.buffer)
-        offset = self._integer(memset.offset, scope, f"{where}.offset")
-        length = "-1" if memset.bytes is None else self._integer(memset.bytes, scope, f"{where}.bytes")
+        scope = self.scope(None)
+        size = self.size_of(memset.buffer)
+        offset = self.integer(memset.offset, scope, f"{where}.offset")
+        length = "-1" if memset.bytes is None else self.integer(memset.bytes, scope, f"{where}.bytes")
         call = (
             f"swarm::set_part({self.buffers[memset.buffer]}, {size}, {offset}, {length}, {memset.value}, "
             "swarm_stream)"
         )
-        condition = "" if memset.when is None else self._value(memset.when, scope, f"{where}.when").as_truth
+        condition = "" if memset.when is None else self.value(memset.when, scope, f"{where}.when").as_truth
         yield f"if ({condition or 'true'}) {{  // {where}"
         yield f"  if ({call}) swarm_follows_kernel = false;" if self.overlaps else f"  {call};"
         yield "}"
 
     def _launch(self, place: int, launch: Launch) -> Iterator[str]:
         where = f"launch[{place}]"
-        scope = self._scope(place)
+        scope = self.scope(place)
         condition = "true"
         if launch.when is not None:
-            condition = self._value(launch.when, scope, f"{where}.when").as_truth
+            condition = self.value(launch.when, scope, f"{where}.when").as_truth
         yield f"if ({condition}) {{  // {where}: {launch.kernel}"
         if launch.repeat is None:
             yield from (f"  {line}" for line in self._one_launch(launch, place, scope, where))
         else:
             index = self.spelt.spell("index", launch.index)
-            count = self._at_least(0, launch.repeat, scope, f"{where}.repeat")
+            count = self.at_least(0, launch.repeat, scope, f"{where}.repeat")
             inner = scope.having(launch.index, Value(index, True))
             yield f"  for (int64_t {index} = 0, swarm_end = {count}; {index} < swarm_end; ++{index}) {{"
             yield from (f"    {line}" for line in self._one_launch(launch, place, inner, where))
             yield "  }"
         yield "}"
 
-    def _one_launch(self, launch: Launch, place: int, scope: _Scope, where: str) -> Iterator[str]:
+    def _one_launch(self, launch: Launch, place: int, scope: Scope, where: str) -> Iterator[str]:
         for n, argument in enumerate(launch.args):
             yield from self._argument(argument, n, scope, f"{where}.args[{n}]")
         pointers = [self._pointer(argument, n) for n, argument in enumerate(launch.args)] or ["nullptr"]
         yield f"void* swarm_arguments[] = {{{', '.join(pointers)}}};"
         yield "swarm::Launch swarm_launch;"
-        yield f"swarm_launch.grid = {self._dim(launch.grid, scope, f'{where}.grid')};"
-        yield f"swarm_launch.block = {self._dim(launch.block, scope, f'{where}.block')};"
+        yield f"swarm_launch.grid = {self.dim(launch.grid, scope, f'{where}.grid')};"
+        yield f"swarm_launch.block = {self.dim(launch.block, scope, f'{where}.block')};"
         if launch.smem != "0":
-            yield f"swarm_launch.smem = {self._at_least(0, launch.smem, scope, f'{where}.smem')};"
+            yield f"swarm_launch.smem = {self.at_least(0, launch.smem, scope, f'{where}.smem')};"
         if launch.cluster is not None:
-            yield f"swarm_launch.cluster = {self._dim(launch.cluster, scope, f'{where}.cluster')};"
+            yield f"swarm_launch.cluster = {self.dim(launch.cluster, scope, f'{where}.cluster')};"
         if launch.cooperative:
             yield "swarm_launch.cooperative = true;"
         if launch.pdl:
             yield "swarm_launch.overlaps = swarm_follows_kernel;"
-        yield f"swarm_launch.go({self._kernel(place)}, swarm_arguments, swarm_stream);"
+        yield f"swarm_launch.go({self.kernel(place)}, swarm_arguments, swarm_stream);"
         if self.overlaps:
             yield "swarm_follows_kernel = true;"
 
-    def _argument(self, argument: Argument, place: int, scope: _Scope, where: str) -> Iterator[str]:
+    def _argument(self, argument: Argument, place: int, scope: Scope, where: str) -> Iterator[str]:
         name = f"swarm_a{place}"
         match argument.form:
             case "map":
@@ -283,83 +240,24 @@ class _HostCode:
             case "pointer":
                 yield f"const void* {name} = {self.buffers[argument.text]};"
             case "bool":
-                yield f"bool {name} = {self._value(argument.text, scope, where).as_truth};"
+                yield f"bool {name} = {self.value(argument.text, scope, where).as_truth};"
             case "f64":
-                yield f"double {name} = {self._value(argument.text, scope, where).as_double};"
+                yield f"double {name} = {self.value(argument.text, scope, where).as_double};"
             case "f32":
-                yield f"float {name} = float({self._value(argument.text, scope, where).as_double});"
+                yield f"float {name} = float({self.value(argument.text, scope, where).as_double});"
             case "f16":
-                yield f"__half {name} = __double2half({self._value(argument.text, scope, where).as_double});"
+                yield f"__half {name} = __double2half({self.value(argument.text, scope, where).as_double});"
             case "bf16":
-                value = self._value(argument.text, scope, where).as_double
+                value = self.value(argument.text, scope, where).as_double
                 yield f"__nv_bfloat16 {name} = __float2bfloat16(float({value}));"
             case kind:
-                value = self._integer(argument.text, scope, where)
+                value = self.integer(argument.text, scope, where)
                 yield f"{INTEGER_TYPES[kind]} {name} = swarm::narrow<{INTEGER_TYPES[kind]}>({value});"
 
     def _pointer(self, argument: Argument, place: int) -> str:
         if argument.form == "map":
-            return f"{self._map(argument.text)}.data()"
+            return f"{self.map(argument.text)}.data()"
         return f"&swarm_a{place}"
-
-    def _dim(self, texts: tuple[str, ...], scope: _Scope, where: str) -> str:
-        values = [self._at_least(1, text, scope, where) for text in texts]
-        return f"swarm::dim({', '.join(values)})"
-
-    def _kernel(self, place: int) -> str:
-        launch = self.plan.launches[place]
-        return accessor(launch.variant, self.plan.kernels(launch.variant).index(launch.kernel))
-
-    def _scope(self, place: int | None) -> _Scope:
-        """Return what names mean in a launch, or outside of all, where the manifest's parameters count."""
-        variant = 0 if place is None else self.plan.launches[place].variant
-        params = {name: number(value) for name, value in numeric(self.plan.variants[variant]).items()}
-        calls = {
-            "max_active_blocks": lambda kernel: self._occupancy("max_active_blocks", kernel, place),
-            "max_active_clusters": lambda kernel: self._occupancy("max_active_clusters", kernel, place),
-        }
-        return _Scope({**self.known, **params}, calls)
-
-    def _occupancy(self, function: str, kernel: str, place: int | None) -> Value:
-        found = launch_of(self.plan.launches, kernel, place)
-        launch = self.plan.launches[found]
-        where = f"launch[{found}]"
-        scope = _Scope(self._scope(found).names, {})
-        if launch.repeat is not None:
-            scope = scope.having(launch.index, number(0))
-        block = self._dim(launch.block, scope, f"{where}.block")
-        smem = self._at_least(0, launch.smem, scope, f"{where}.smem")
-        cluster = ""
-        if function == "max_active_clusters":
-            cluster = f", {self._dim(launch.cluster or ('1',), scope, f'{where}.cluster')}"
-        return Value(f"swarm::{function}({self._kernel(found)}, {block}, {smem}{cluster})", True)
-
-    def _value(self, text: str, scope: _Scope, where: str) -> Value:
-        return translate(text, scope.names, scope.calls, f"{self.where}{where}")
-
-    def _integer(self, text: str, scope: _Scope, where: str) -> str:
-        return self._value(text, scope, where).as_integer
-
-    def _at_least(self, least: int, text: str, scope: _Scope, where: str) -> str:
-        value = self._value(text, scope, where)
-        if value.is_integer and value.constant is not None and value.constant >= least:
-            return value.code
-        return f"swarm::at_least({least}, {value.as_integer})"
-
-    def _size(self, buffer: str) -> str:
-        return f"swarm_bytes_of_{self.buffers[buffer]}"
-
-    def _count(self, name: str) -> str:
-        return f"swarm_number_of_{self._map(name)}"
-
-    def _axis(self, name: str) -> str:
-        return self.spelt.spell("axis", name)
-
-    def _scratch(self, name: str) -> str:
-        return self.spelt.spell("scratch", name, "scratch_")
-
-    def _map(self, name: str) -> str:
-        return self.spelt.spell("map", name, "map_")
 
 
 def _bytes(shape: list[str], dtype: str) -> str:

@@ -10,7 +10,8 @@ import re
 from swarm.definition import Definition
 from swarm.languages.cpp_expressions import HELPERS
 from swarm.languages.plan import Plan
-from swarm.languages.plan_host import RUNTIME, accessor, host_code
+from swarm.languages.plan_host import RUNTIME, host_code
+from swarm.languages.plan_names import accessor
 from swarm.languages.resolve import squeezed
 from swarm.languages.units import Sources
 

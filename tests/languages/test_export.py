@@ -23,7 +23,7 @@ from swarm.languages import cuda_toolkit
 from swarm.languages.exchange import import_submission
 from swarm.languages.export import export_solution
 from swarm.languages.plan import Plan, Scalar
-from swarm.languages.plan_host import accessor
+from swarm.languages.plan_names import accessor
 from swarm.languages.planning import make_plan
 from swarm.languages.resolve import resolve
 from swarm.languages.steps import Calls, Dim, KernelStep, Map, Pointer, Value
