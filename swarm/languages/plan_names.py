@@ -1,4 +1,4 @@
-"""What the names of a launch plan are in C++: identifiers, literals, and calls for what the device must say."""
+"""The names of a launch plan in C++: identifiers, literals, and calls for what the device must say."""
 
 from __future__ import annotations
 
