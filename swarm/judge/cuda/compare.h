@@ -172,7 +172,7 @@ RULE bool count_usual(const Bounds &bounds, const uint4 &got, const uint4 *expec
   return true;
 }
 
-// The bits of a tally's largest error and, after them, of where it is: a maximum is the worst, then the first.
+// The bits of the largest error and, after them, of where it is: the maximum is the worst, then the first.
 template <typename F>
 RULE u64 worst_of(const Tally<F> &tally) {
   if (tally.max_abs < (F)0) return 0;

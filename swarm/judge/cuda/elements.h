@@ -88,7 +88,7 @@ RULE u32 encode_small(float value, u32 most, u32 beyond, u32 nan) {
   u32 code;
   if (magnitude > 0x7f800000u) {
     code = nan;
-  } else if (magnitude < (u32)(127 + 1 - BIAS) << 23) {  // the sum is rounded to a multiple of the least value
+  } else if (magnitude < (u32)(127 + 1 - BIAS) << 23) {  // the sum is rounded to the least value's multiples
     const float unit = float_of((u32)(127 + 1 - BIAS - M + 23) << 23);
     code = bits_of(float_of(magnitude) + unit) - bits_of(unit);
   } else {
