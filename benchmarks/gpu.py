@@ -1,6 +1,6 @@
 """What the project claims about its judge on a GPU, measured through the product. Run on a GPU host:
 
-    python -m benchmarks.gpu [--parts latency,agreement,same,...] [--seconds 90] [--out FILE]
+    python -m benchmarks.gpu [--parts latency,agreement,same,...] [--seconds 60] [--out FILE]
 
 from the repository's root. Each part ends within `--seconds` (for each language, in `latency` and
 `agreement`) and says how much it saw. Prints a table last and writes JSON; exit code 1 if a target is missed.
@@ -38,7 +38,7 @@ PARTS: dict[str, tuple[Callable[[Bench, int], Part], int]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--seconds", type=float, default=90.0, help="for each part")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for each part")
     parser.add_argument("--count", type=int, help="repetitions, instead of each part's own")
     parser.add_argument("--out", type=Path, default=Path("gpu-benchmark.json"))
     options = parser.parse_args()
