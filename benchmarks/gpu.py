@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_agreement import agreement
+from benchmarks.gpu_commit import commit
 from benchmarks.gpu_jobs import Bench, Part, Row, open_bench
 from benchmarks.gpu_noise import different, same
 from benchmarks.gpu_speed import latency, memory, queue
@@ -26,6 +27,7 @@ from swarm.cli.devices import chosen_devices
 
 PARTS: dict[str, tuple[Callable[[Bench, int], Part], int]] = {
     "latency": (latency, 5),
+    "commit": (commit, 5),
     "agreement": (agreement, 1),
     "same": (same, 48),
     "different": (different, 10),

@@ -20,7 +20,6 @@ from swarm.problem import Problem, problem_from_files
 from swarm.verdict import Comparison, Status, Verdict
 from tests.gpu import trees
 
-SOURCE_COMMENT = {".cu": "//", ".py": "#"}
 ARITHMETIC_KERNEL = b"""// Copies, after ROUNDS multiplications by one that the compiler knows nothing of.
 extern "C" __global__ void __launch_bounds__(256) rounds(const float *x, float *y, int n,
                                                              float one, float zero) {
@@ -105,16 +104,6 @@ def with_workloads(
     ]
     files = {**of.files, "workload.jsonl": "".join(json.dumps(line) + "\n" for line in lines).encode()}
     return problem_from_files(files, of.name)
-
-
-def variant(tree: Mapping[str, bytes], number: int) -> dict[str, bytes]:
-    """Return the same solution as text that no compiler has seen."""
-    changed = dict(tree)
-    for name in tree:
-        comment = SOURCE_COMMENT.get(Path(name).suffix)
-        if comment:
-            changed[name] = tree[name] + f"{comment} variant {number} of {time.time_ns()}\n".encode()
-    return changed
 
 
 def arithmetic() -> Problem:

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.gpu_jobs import Bench, Part, Row, large, variant
+from benchmarks.gpu_jobs import Bench, Part, Row, large
+from benchmarks.variants import variant
 from swarm.device import Device
 from swarm.judge import peaks
 from swarm.pool.local import LocalPool

@@ -18,11 +18,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.variants import variant
 from swarm.device import cpu_device, other_cores
 from swarm.hub import Hub
 from swarm.layout import RunRoot
@@ -34,31 +35,37 @@ ROOT = Path(__file__).resolve().parents[1]
 MAX_OVERHEAD_S = 2.0
 LONGEST_S = 120.0
 POLL_S = 0.005
-WORKER = "w1"
+WORKER, RUN = "w1", "latency"
 
 
-def measure(folder: Path, problem_name: str, commits: int) -> list[dict[str, Any]]:
-    """Commit one tree after the other, each once the one before has its verdict."""
-    root = _make_root(folder, problem_name)
-    paths = root.run("latency")
+def measure(
+    root: RunRoot, problem_name: str, language: str, commits: int, watch: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Commit one variant of a seed after the other, each once the one before has its verdict.
+
+    `watch` are options of `swarm watch`.
+    """
+    paths = root.run(RUN)
     problem = load_problem(root.problem(problem_name))
+    seed = problem.seeds[language]
     with Hub(paths) as hub, Ledger(paths) as ledger:
         hub.ensure()
         files = {**problem.files, "COORDINATION.md": root.coordination.read_bytes()}
-        epoch = hub.ensure_epoch(problem_name, files, problem.seeds["cpp"], "planner")
-        with _watcher(root):
+        epoch = hub.ensure_epoch(problem_name, files, seed, "planner")
+        with _watcher(root, watch):
             _wait_for(ledger, problem_name, {epoch.commit})
             branch = hub.assign(problem_name, WORKER)
             rows = []
             for number in range(commits):
                 begun = time.time()
-                tree = _variant(problem.seeds["cpp"], number)
+                tree = variant(seed, number)
                 commit = hub.submit(WORKER, branch, tree, None, f"Variant {number}", {})
                 verdict = _wait_for(ledger, problem_name, {commit})
                 total_s = time.time() - begun
                 rows.append(
                     {
                         "status": verdict.status,
+                        "reason": verdict.reason,
                         "total_s": total_s,
                         "measured_s": verdict.measured_s,
                         "overhead_s": total_s - verdict.measured_s,
@@ -76,16 +83,10 @@ def _make_root(folder: Path, problem_name: str) -> RunRoot:
     return root
 
 
-def _variant(seed: dict[str, bytes], number: int) -> dict[str, bytes]:
-    """Return the seed with something that the compiler has not seen."""
-    [source] = [name for name in seed if name.endswith(".cpp")]
-    return seed | {source: seed[source] + f"\nstatic const int variant_{number} = {number};\n".encode()}
-
-
 @contextmanager
-def _watcher(root: RunRoot) -> Iterator[None]:
+def _watcher(root: RunRoot, options: Sequence[str]) -> Iterator[None]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "swarm.cli.main", "--root", str(root.path), "watch", "--run", "latency"],
+        [sys.executable, "-m", "swarm.cli.main", "--root", str(root.path), "watch", "--run", RUN, *options],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=sys.stderr,
     )
@@ -114,7 +115,8 @@ def main() -> int:
     device = cpu_device()
     os.sched_setaffinity(0, other_cores())  # as workers do
     with tempfile.TemporaryDirectory() as folder:
-        rows = measure(Path(folder), options.problem, options.commits)
+        root = _make_root(Path(folder), options.problem)
+        rows = measure(root, options.problem, "cpp", options.commits)
     overhead_s = statistics.median(row["overhead_s"] for row in rows)
     result = {
         "device": device.model,

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu import table
-from benchmarks.gpu_jobs import arithmetic, large, quantile, rounds, variant, with_workloads
+from benchmarks.gpu_jobs import arithmetic, large, quantile, rounds, with_workloads
+from benchmarks.variants import variant
 from swarm.judge.build import Built, build
 from tests.gpu import trees
 
