@@ -29,18 +29,21 @@ class Activities:
         self._is_on = False
         self._cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), self._completed)
 
-    def switch(self, on: bool) -> None:
-        """Record from now on, or no longer; the GPU is to be idle."""
+    def switch(self, on: bool) -> bool:
+        """Record from now on, or no longer, and say if that is new; the GPU is to be idle."""
         if on is self._is_on:
-            return
+            return False
         change = self._cupti.activity_enable if on else self._cupti.activity_disable
         for kind in self._kinds:
             change(kind)
-        self._is_on = on
         self.take()
+        self._is_on = on
+        return True
 
     def take(self) -> list[Record]:
         """Return what ran since the last time; all of it is over."""
+        if not self._is_on:
+            return []
         self._cupti.activity_flush_all(FORCED)
         taken, self._records = self._records, []
         return taken

@@ -11,6 +11,7 @@ import importlib
 import importlib.machinery
 import importlib.util
 import json
+import math
 import os
 import random
 import sys
@@ -40,6 +41,9 @@ class Candidate(Protocol):
 
     def finish(self, call: Any) -> None:
         """Queue what has to follow it."""
+
+    def blocks(self, call: Any) -> int:
+        """Return how many thread blocks the call's kernels have; 0 if that is not known before they run."""
 
     def close(self) -> None:
         """Let go of what it holds on the GPU."""
@@ -95,7 +99,7 @@ class PlanCandidate:
             addresses[name] = self._room(f"{index}/{name}" if is_map else name, nbytes)
             if not is_map and name not in calls.filled:
                 poisoned.append((addresses[name], nbytes))
-        return self._launcher.prepare(calls, addresses), poisoned
+        return self._launcher.prepare(calls, addresses), poisoned, calls
 
     def poison(self, call: Any) -> None:
         for address, nbytes in call[1]:
@@ -106,6 +110,9 @@ class PlanCandidate:
 
     def finish(self, call: Any) -> None:
         pass
+
+    def blocks(self, call: Any) -> int:
+        return sum(math.prod(step.grid) for step in call[2].steps if hasattr(step, "grid"))
 
     def close(self) -> None:
         for address in [*self._outgrown, *(address for address, _ in self._scratch.values())]:
@@ -164,6 +171,9 @@ class NativeCandidate:
     def finish(self, call: Any) -> None:
         pass
 
+    def blocks(self, call: Any) -> int:
+        return 0
+
     def close(self) -> None:
         pass
 
@@ -204,6 +214,9 @@ class PythonCandidate:
                 raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {tuple(output.shape)}")
             self._bytes(output).copy_(self._bytes(tensor.to(output.dtype)))
         call.returned = None
+
+    def blocks(self, call: Any) -> int:
+        return 0
 
     def close(self) -> None:
         pass

@@ -14,7 +14,7 @@ FLUSH_FACTOR = 2
 """Of the L2's size, written and then read, each in memory of its own."""
 FLUSH_THREADS, FLUSH_BLOCKS_PER_SM = 256, 8
 CALIBRATIONS, CALIBRATION_NS, CALIBRATION_LEAD_NS = 33, 10_000, 100_000
-FLUSHES = 3
+FLUSHES, PRIMINGS = 3, 2
 ONE = (1, 1, 1)
 
 
@@ -55,6 +55,17 @@ class Gpu:
 
     def close(self) -> None:
         self._close.launch(ONE, ONE, self._nothing, self.stream)
+
+    def switch(self, *, cupti: bool) -> bool:
+        """Let CUPTI see what runs from now on, or no longer; return whether it has just come on."""
+        if not self.activities.switch(cupti) or not cupti:
+            return False
+        for _ in range(PRIMINGS):  # it asks for its buffers when there is something to record
+            self.open()
+            self.close()
+            self.context.synchronize()
+            self.activities.take()
+        return True
 
     def reset_persisting_l2(self) -> None:
         """Make lines that earlier calls asked to keep ordinary again, where the GPU has such lines.

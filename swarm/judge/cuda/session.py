@@ -39,8 +39,8 @@ CACHES = {
     "CUDA_CACHE_PATH": "compute",
 }
 """Each is a folder of this box alone."""
-TRACE_LEAD_NS = 5_000_000
-"""More for the first call that CUPTI sees: it gets its buffers then."""
+SWITCH_NS = 2_000_000
+"""More for the first call after CUPTI came on, which is slow to come to speed."""
 
 
 def serve(spec: SimpleNamespace, control: socket.socket) -> None:
@@ -144,7 +144,7 @@ class Session:
         ]
         gpu.reset_persisting_l2()
         lead_ns, is_cupti = request.spin_ns, request.clock is wire.Clock.CUPTI
-        gpu.activities.switch(is_cupti)
+        rush_ns = SWITCH_NS if gpu.switch(cupti=is_cupti) else 0
         if request.is_first:
             enqueue_ns = self._warm_up(calls[0])
             lead_ns = max(lead_ns, spin_ns(enqueue_ns))
@@ -153,53 +153,31 @@ class Session:
         for index, call in enumerate(calls):
             now_ns = time.perf_counter_ns()
             free_ns = max(free_ns, now_ns)
-            wait_ns = self._wait_ns(lead_ns, free_ns - now_ns)
+            wait_ns = self._wait_ns(lead_ns, free_ns - now_ns, rush_ns)
             queued.append(self._queue(call, index, wait_ns))
             free_ns += wait_ns + self._flush_ns
+            rush_ns = 0
         gpu.context.synchronize()
-        claims = self._claims(queued, is_cupti)
+        claims = self._claims(calls, queued, is_cupti)
         if request.is_first:
             claims = [replace(claim, enqueue_ns=enqueue_ns) for claim in claims]
-        if request.is_first and not is_cupti:
-            claims = self._traced(calls[0], claims, lead_ns)
         return wire.pack_claims(request.nonce, claims)
 
-    def _wait_ns(self, lead_ns: int, busy_ns: int) -> int:
+    def _wait_ns(self, lead_ns: int, busy_ns: int, more_ns: int) -> int:
         """Return how long the GPU has to wait so that a call begins `lead_ns` from now at the earliest.
 
         It is busy with earlier slots for `busy_ns`. Where the judge's clock bounds the claims, every slot
         waits as long as the judge said, for it must know how long that was.
         """
-        return max(0, lead_ns - busy_ns - self._flush_ns) if self._is_ours else lead_ns
+        return max(0, lead_ns + more_ns - busy_ns - self._flush_ns) if self._is_ours else lead_ns
 
     def _warm_up(self, call: Any) -> int:
         """Load and compile all of a call; return the nanoseconds that it takes to queue it from then on."""
-        self._queue(call, 0, 0)
-        self._gpu.context.synchronize()
-        enqueue_ns, _ = self._queue(call, 0, 0)
-        self._gpu.context.synchronize()
-        return enqueue_ns
-
-    def _traced(self, call: Any, claims: list[Claim], lead_ns: int) -> list[Claim]:
-        """Make one call more and add what CUPTI sees of it; it stays on, as it is slow to come to speed."""
-        self._gpu.activities.switch(True)
-        self._queue(call, 0, lead_ns + TRACE_LEAD_NS)
-        self._gpu.context.synchronize()
-        [span] = self._spans(1)
-        self._gpu.open()  # into the buffer that CUPTI asks for after the first: the calls to come find it
-        self._gpu.close()
-        self._gpu.context.synchronize()
+        for _ in range(1 if self._is_ours else 2):
+            enqueue_ns, _ = self._queue(call, 0, 0)
+            self._gpu.context.synchronize()
         self._gpu.activities.take()
-        return [
-            replace(
-                claim,
-                other_ns=span.ns,
-                activities=span.activities,
-                signature=span.signature,
-                blocks=span.blocks,
-            )
-            for claim in claims
-        ]
+        return enqueue_ns
 
     def _queue(self, call: Any, index: int, wait_ns: int) -> tuple[int, bool]:
         """Queue one slot; return what that took, and whether the GPU had to wait for it."""
@@ -221,14 +199,14 @@ class Session:
         candidate.finish(call)
         return enqueue_ns, is_late
 
-    def _claims(self, queued: list[tuple[int, bool]], is_cupti: bool) -> list[Claim]:
+    def _claims(self, calls: list[Any], queued: list[tuple[int, bool]], is_cupti: bool) -> list[Claim]:
         """Read the clocks of the calls that were queued."""
         seen: Sequence[Span | None] = self._spans(len(queued)) if is_cupti else [None] * len(queued)
         claims = []
         for (start, stop), (enqueue_ns, is_late), span in zip(self._events, queued, seen, strict=False):
             ns = max(1, round(stop.us_since(start) * 1e3))
             if span is None:
-                claims.append(Claim(ns, 0, enqueue_ns, -1, 0, 0, is_late))
+                claims.append(Claim(ns, 0, enqueue_ns, -1, 0, self.candidate.blocks(calls[0]), is_late))
             else:
                 counted = (span.activities, span.signature, span.blocks)
                 claims.append(Claim(span.ns or ns, ns, enqueue_ns, *counted, is_late))

@@ -130,8 +130,7 @@ class Claim:
 
     ns: int
     other_ns: int
-    """By the clock that was not asked for: events beside CUPTI; beside events CUPTI, for a workload's first
-    request; else 0."""
+    """By events, where CUPTI was asked for; else 0."""
     enqueue_ns: int
     """What it took the host to queue it."""
     activities: int

@@ -103,7 +103,7 @@ def failure(of: CudaRunner, times: int = 1) -> Failure:
 
 def test_the_first_request_is_timed_by_events_and_the_next_by_what_suits_its_time() -> None:
     for ns, name, clock in ((5_000, "CUPTI", Clock.CUPTI), (50_000, "events", Clock.EVENTS)):
-        other = Runner(claiming(replace(HONEST, ns=ns + 1_000, other_ns=ns)))
+        other = Runner(claiming(replace(HONEST, ns=ns + 1_000)))  # 1 us is what events read too much
         it = runner(other)
         assert it.call(SLOTS) == [ns, ns]
         assert it.clock == "events"
@@ -120,9 +120,18 @@ def test_each_workload_has_its_own_clock_and_first_request() -> None:
     assert [r.is_first for r in other.requests] == [True, True, False]
 
 
+def test_a_first_request_switches_no_clock_but_shows_all_streams_of_host_code() -> None:
+    for kind, clocks in ((Kind.PLAN, [0, 1, 1]), (Kind.PYTHON, [1, 1, 1])):
+        other = Runner(claiming(HONEST))
+        it = runner(other, kind)
+        for axes in ({"n": 1}, {"n": 1}, {"n": 2}):
+            it.call([replace(slot, axes=axes) for slot in SLOTS])
+        assert [r.clock for r in other.requests] == clocks
+
+
 def test_two_runners_of_one_job_use_one_clock() -> None:
     clocks = Clocks()
-    slow = Runner(claiming(replace(HONEST, ns=90_000, other_ns=90_000, blocks=5)))
+    slow = Runner(claiming(replace(HONEST, ns=90_000, blocks=5)))
     quick = Runner(claiming(HONEST))
     one, other = runner(slow, clocks=clocks), runner(quick, clocks=clocks)
     for it in (one, other, one, other):
@@ -176,7 +185,7 @@ def test_calls_that_do_other_work_than_before_are_a_hack(change: dict[str, int],
 
 
 def test_work_that_the_given_stream_does_not_show_is_a_hack_of_host_code_alone() -> None:
-    hidden = claiming(replace(HONEST, ns=30_000, other_ns=200_000))
+    hidden = claiming(replace(HONEST, ns=200_000, other_ns=30_000))
     assert "nobody waits for the rest" in failure(runner(Runner(hidden), Kind.SHARED_OBJECT)).reason
     assert isinstance(runner(Runner(hidden)).call(SLOTS), list)
 
