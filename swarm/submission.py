@@ -42,6 +42,8 @@ class Spec(Frozen):
     entry_point: str
     """`file::function`."""
     dependencies: tuple[str, ...] = ()
+    pip_packages: tuple[str, ...] = ()
+    """Installed before it is evaluated; a field of newer versions."""
     destination_passing_style: Flag = True
     binding: Literal["torch"] | None = None
     compile_options: CompileOptions | None = None
@@ -99,7 +101,7 @@ class Source(Frozen):
         is_plain = PurePosixPath(path).as_posix() == path and not {"", ".", ".."} & set(parts)
         if not is_plain or "\0" in path or "\\" in path:
             what = f"path {shown(path)} is not allowed"
-            raise wrong("", what, "write a path below the solution, without '..'")
+            raise wrong("", what, "write a path below the solution, without '.' and '..'")
         return path
 
 
@@ -144,6 +146,7 @@ class Exchange(Frozen):
     """As the submission names them; the manifest says what they are built as here."""
     target_hardware: tuple[str, ...] = ()
     dependencies: tuple[str, ...] = ()
+    pip_packages: tuple[str, ...] = ()
     binding: Literal["torch", "none"] | None = None
     sources: tuple[str, ...] = ()
     """All files in the submission's order, where some are not the manifest's: those are not built here."""
@@ -181,9 +184,12 @@ def check_complete(submission: Submission, where: str) -> None:
 
 
 def submission_json(submission: Submission) -> bytes:
-    """Write solution.json, every field of it."""
+    """Write solution.json, every field of it; one that older versions do not know only if it is used."""
+    fields = submission.model_dump(mode="json")
+    if not submission.spec.pip_packages:
+        del fields["spec"]["pip_packages"]
     try:
-        text = json.dumps(submission.model_dump(mode="json"), indent=2, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False)
         return (text + "\n").encode()
     except UnicodeEncodeError:
         raise BadInput(

@@ -116,6 +116,7 @@ def import_submission(submission: Submission, allowed_options: Collection[str], 
                 languages=spec.languages,
                 target_hardware=spec.target_hardware,
                 dependencies=spec.dependencies,
+                pip_packages=spec.pip_packages,
                 binding=spec.binding or "none",
                 sources=paths if built != paths else (),
                 left_out=left_out,
@@ -175,6 +176,7 @@ def export_tree(files: Mapping[str, bytes], exchange: Exchange, where: str) -> S
             "target_hardware": exchange.target_hardware,
             "entry_point": manifest.entry,
             "dependencies": exchange.dependencies,
+            "pip_packages": exchange.pip_packages,
             "destination_passing_style": manifest.destination_passing,
             "binding": None if binding == "none" else binding,
             "compile_options": None if options is None else options.model_dump(),
@@ -226,8 +228,8 @@ def _remarks(submission: Submission, manifest: Manifest, files: Collection[str])
     if kept.left_out:
         options = " ".join(kept.left_out)
         remarks.append(f"kept, but not among [rules.compile_options], so not used here: {options}")
-    if spec.dependencies:
-        remarks.append(f"dependencies are kept, not installed: {', '.join(spec.dependencies)}")
+    if wanted := (*spec.dependencies, *spec.pip_packages):
+        remarks.append(f"dependencies are kept, not installed: {', '.join(wanted)}")
     if not spec.destination_passing_style:
         remarks.append("it returns its outputs, which only a baseline may; a solution writes into them")
     return remarks

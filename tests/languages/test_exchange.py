@@ -119,6 +119,15 @@ def test_every_field_may_be_absent_or_null() -> None:
     assert round_trip(once) == once
 
 
+def test_packages_of_newer_versions_come_back() -> None:
+    raw = solution(["triton"], spec__pip_packages=["fbtriton"], spec__destination_passing_style=False)
+    made = import_submission(parsed(raw), ALLOWED, "solution.json")
+    said = "\n".join(made.remarks)
+    assert "not installed: torch >= 2.9, fbtriton" in said
+    assert "it returns its outputs, which only a baseline may" in said
+    assert json.loads(submission_json(round_trip(parsed(raw)))) == raw
+
+
 def test_several_languages_several_files_and_what_is_not_built_come_back() -> None:
     raw = solution(
         ["cutlass", "cuda_cpp"],
@@ -379,6 +388,7 @@ def submissions(draw: st.DrawFn) -> dict[str, Any]:
             "target_hardware": draw(st.lists(st.sampled_from(HARDWARE), min_size=1, max_size=2)),
             "entry_point": f"{entry}::{draw(st.sampled_from(['run', 'Kernel_2', 'été']))}",
             "dependencies": draw(st.lists(TEXT, max_size=2)),
+            **draw(st.just({}) | st.just({"pip_packages": ["fbtriton", "é"]})),
             "destination_passing_style": draw(st.booleans()),
             "binding": draw(st.sampled_from([None, "torch"])),
             "compile_options": draw(st.none() | some_options),
