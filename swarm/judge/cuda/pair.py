@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from swarm.judge.cuda.clocks import Clocks
 from swarm.judge.cuda.memory import DeviceArena
+from swarm.judge.cuda.process import Host
 from swarm.judge.cuda.runner import CudaRunner
-from swarm.judge.cuda.spares import Host, Spares
+from swarm.judge.cuda.spares import Spares
 from swarm.judge.cuda.wire import Clock
 from swarm.languages.protocol import Artifact
 from swarm.problem import Problem

@@ -22,8 +22,9 @@ from swarm.judge.cuda import clocks
 from swarm.judge.cuda.artifacts import content, layout_of
 from swarm.judge.cuda.clocks import Clocks, Key
 from swarm.judge.cuda.memory import DeviceArena
+from swarm.judge.cuda.process import Host, Process
 from swarm.judge.cuda.spans import OWN
-from swarm.judge.cuda.spares import Host, Process, Spares
+from swarm.judge.cuda.spares import Spares
 from swarm.judge.cuda.wire import (
     FAILED,
     FAULT,

@@ -11,7 +11,7 @@ import pytest
 from swarm import sandbox
 from swarm.device import Device
 from swarm.errors import Refused
-from swarm.judge.cuda.spares import Host, Process, Shelf
+from swarm.judge.cuda.process import Host, Process, Shelf
 from swarm.languages.protocol import Failure, Kind
 
 pytest.importorskip("cuda.bindings")
