@@ -6,6 +6,8 @@ the GPU is done: another process goes on from there.
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import secrets
 import struct
 from collections.abc import Sequence
@@ -27,11 +29,31 @@ from swarm.problem import Limits
 THREADS = 256
 TILE_BYTES = THREADS * 4 * 16
 """kernels.cu: what a block works on at a time."""
-FINDING, STATS = struct.Struct("<6Q"), struct.Struct("<10Q")
+FINDING, STATS = struct.Struct("<6Q"), struct.Struct("<2Q2d6Q")
 PAIR = struct.Struct("<4Q2d2I")
 WORD = (1 << 64) - 1
 PLACE = (1 << 33) - 1
 FIRST_TABLE_BYTES = 1 << 16
+
+
+class Table:
+    """The rows of one launch, ready to be copied; one that is launched again is not copied again."""
+
+    def __init__(self, rows: Sequence[bytes], tiles: Sequence[int]) -> None:
+        """`tiles` says how many blocks' worth of work each row is."""
+        firsts = [0, *itertools.accumulate(tiles)]
+        self.count = len(rows)
+        self.tiles = firsts.pop()
+        joined = b"".join(rows)
+        self.firsts_at = len(joined)
+        self.data = joined + struct.pack(f"<{len(firsts)}I", *firsts)
+
+
+class Regions(Table):
+    """Buffers to fill or to inspect."""
+
+    def __init__(self, rows: Sequence[bytes]) -> None:
+        super().__init__(rows, [_tiles_of(row) for row in rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +69,9 @@ class Finding:
     digest: tuple[int, int]
 
 
+CLEAN = Finding(None, None, False, (0, 0))
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """One output and where its expected values are."""
@@ -57,6 +82,17 @@ class Pair:
     expected: int
     """Address, of values in the comparable dtype."""
     poison: int
+
+
+class Pairs(Table):
+    """Outputs to compare."""
+
+    def __init__(self, pairs: Sequence[Pair], limits: Limits) -> None:
+        self.shapes = [pair.shape for pair in pairs]
+        super().__init__(
+            [_packed(pair, limits) for pair in pairs],
+            [max(1, -(-pair.shape.nbytes // TILE_BYTES)) for pair in pairs],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,41 +112,44 @@ class Kernels:
         module = context.load(cubin(Source.JUDGE, arch, cache))
         self.cubin = cubin(Source.RUNNER, arch, cache)
         """What runners load."""
-        self._num_sms = context.facts.num_sms
-        self._fill = module.function("swarm_fill")
-        self._inspect = module.function("swarm_inspect")
-        self._compare = module.function("swarm_compare")
         self.stream = Stream()
-        self._canary = secrets.randbits(64)
-        self._table = _Staging(context, FIRST_TABLE_BYTES)
-        self._results = _Staging(context, FIRST_TABLE_BYTES)
+        canary = secrets.randbits(64)
+        sms = context.facts.num_sms
+        regions, pairs = _Staging(context), _Staging(context)
+        self._fill = _Kernel(module.function("swarm_fill"), sms, regions, canary)
+        self._inspect = _Kernel(module.function("swarm_inspect"), sms, regions, canary, _Staging(context))
+        self._compare = _Kernel(module.function("swarm_compare"), sms, pairs, None, _Staging(context))
 
     def put(self, address: int, data: bytes) -> None:
         """Write bytes."""
         self.stream.write(address, data)
 
-    def fill(self, regions: Sequence[bytes]) -> None:
+    def fill(self, regions: Regions) -> None:
         """Write the contents of all regions, and the guards around them."""
-        self._launch(self._fill, regions, [_tiles_of(region) for region in regions], self._canary, 0)
+        self._fill.queue(regions, 0, self.stream)
+        self.stream.synchronize()
 
-    def inspect(self, regions: Sequence[bytes]) -> list[Finding]:
+    def inspect(self, regions: Regions) -> list[Finding]:
         """Check the guards of all regions and do what each one's mode says."""
-        tiles = [_tiles_of(region) for region in regions]
-        found = self._launch(self._inspect, regions, tiles, self._canary, FINDING.size)
-        return [_finding(*item) for item in FINDING.iter_unpack(found)]
+        self._inspect.queue(regions, FINDING.size, self.stream)
+        self.stream.synchronize()
+        return _findings(self._inspect.results(regions, FINDING.size))
 
-    def compare(self, pairs: Sequence[Pair], limits: Limits) -> list[Comparison]:
+    def compare(self, pairs: Pairs) -> list[Comparison]:
         """Compare outputs with what was expected of them."""
-        rows, tiles = [], []
-        for pair in pairs:
-            mask = (1 << 8 * elements.stored_dtype(pair.shape.dtype).itemsize) - 1
-            row = (pair.got, pair.expected, pair.shape.count, pair.poison & mask, limits.atol, limits.rtol)
-            rows.append(PAIR.pack(*row, TYPES[pair.shape.dtype], limits.allow_negative_inf))
-            tiles.append(max(1, -(-pair.shape.nbytes // TILE_BYTES)))
-        found = self._launch(self._compare, rows, tiles, None, STATS.size)
-        return [
-            _comparison(pair.shape, *item) for pair, item in zip(pairs, STATS.iter_unpack(found), strict=True)
-        ]
+        return self.inspect_and_compare(None, pairs)[1]
+
+    def inspect_and_compare(
+        self, regions: Regions | None, pairs: Pairs
+    ) -> tuple[list[Finding], list[Comparison]]:
+        """Do both, and wait once."""
+        if regions is not None:
+            self._inspect.queue(regions, FINDING.size, self.stream)
+        self._compare.queue(pairs, STATS.size, self.stream)
+        self.stream.synchronize()
+        found = [] if regions is None else _findings(self._inspect.results(regions, FINDING.size))
+        rows = STATS.iter_unpack(self._compare.results(pairs, STATS.size))
+        return found, [_comparison(shape, *row) for shape, row in zip(pairs.shapes, rows, strict=True)]
 
     def number(self, address: int, index: int, dtype: DType) -> int | float:
         """Read one logical element of a stored tensor."""
@@ -128,62 +167,78 @@ class Kernels:
         found: int | float = torch.frombuffer(bytearray(data), dtype=kind)[0].item()
         return found
 
-    def _launch(
+
+class _Kernel:
+    """A kernel that takes a table: how it is launched, and where its table and its results lie."""
+
+    def __init__(
         self,
         function: Function,
-        rows: Sequence[bytes],
-        tiles: Sequence[int],
+        num_sms: int,
+        table: _Staging,
         canary: int | None,
-        result_bytes: int,
-    ) -> memoryview:
-        """Run a kernel over a table; return `result_bytes` per row."""
-        firsts = [0]
-        for count in tiles:
-            firsts.append(firsts[-1] + count)
-        total = firsts.pop()
-        if not total:
-            return memoryview(b"")
-        table = b"".join(rows)
-        where = self._table.upload(table + struct.pack(f"<{len(firsts)}I", *firsts), self.stream)
-        nbytes = result_bytes * len(rows)
-        results = self._results.zeroed(nbytes, self.stream)
-        fields = [where, where + len(table), len(rows) | total << 32]
-        fields += [] if canary is None else [canary]
-        fields += [results] if result_bytes else []
-        grid = min(total, self._num_sms * function.max_active_blocks(THREADS, 0))
-        packed = Packed(struct.pack(f"<{len(fields)}Q", *fields))
-        function.launch((grid, 1, 1), (THREADS, 1, 1), packed, self.stream)
-        return self._results.download(nbytes, self.stream)
+        results: _Staging | None = None,
+    ) -> None:
+        self._function = function
+        self._most_blocks = num_sms * function.max_active_blocks(THREADS, 0)
+        self._table, self._results = table, results
+        self._canary = [] if canary is None else [canary]
+        self._fields = struct.Struct(f"<{3 + len(self._canary) + (results is not None)}Q")
+        self._packed = Packed(bytes(self._fields.size))
+
+    def queue(self, table: Table, result_bytes: int, stream: Stream) -> None:
+        """Launch it over a table; `result_bytes` per row come back."""
+        if not table.tiles:
+            return
+        where = self._table.hold(table, stream)
+        results = [] if self._results is None else [self._results.zeroed(result_bytes * table.count, stream)]
+        counts = table.count | table.tiles << 32
+        fields = self._fields.pack(where, where + table.firsts_at, counts, *self._canary, *results)
+        ctypes.memmove(self._packed.address, fields, len(fields))
+        grid = (min(table.tiles, self._most_blocks), 1, 1)
+        self._function.launch(grid, (THREADS, 1, 1), self._packed, stream)
+        if self._results is not None:
+            self._results.download(result_bytes * table.count, stream)
+
+    def results(self, table: Table, result_bytes: int) -> bytes:
+        """Return what came back, after the stream was waited for."""
+        assert self._results is not None, "it returns nothing"
+        return self._results.read(result_bytes * table.count)
+
+    @property
+    def function(self) -> Function:
+        return self._function
 
 
 class _Staging:
     """A buffer on the GPU and its pinned twin on the host; grows as needed."""
 
-    def __init__(self, context: Context, nbytes: int) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._host = Pinned(nbytes)
-        self._device = context.allocate(nbytes)
+        self._host = Pinned(FIRST_TABLE_BYTES)
+        self._device = context.allocate(FIRST_TABLE_BYTES)
+        self._held: Table | None = None
 
-    def upload(self, data: bytes, stream: Stream) -> int:
-        """Copy `data` to the GPU; return its address there."""
-        self._reserve(len(data))
-        self._host.view[: len(data)] = data
-        stream.upload(self._device, self._host.address, len(data))
+    def hold(self, table: Table, stream: Stream) -> int:
+        """Have a table on the GPU; return its address there."""
+        if self._held is not table:
+            self._reserve(len(table.data))
+            self._host.view[: len(table.data)] = table.data
+            stream.upload(self._device, self._host.address, len(table.data))
+            self._held = table
         return self._device
 
     def zeroed(self, nbytes: int, stream: Stream) -> int:
         """Return the address of zeros on the GPU."""
         self._reserve(nbytes)
-        if nbytes:
-            stream.set_bytes(self._device, 0, nbytes)
+        stream.set_bytes(self._device, 0, nbytes)
         return self._device
 
-    def download(self, nbytes: int, stream: Stream) -> memoryview:
-        """Wait, and return what is on the GPU; valid until the next launch."""
-        if nbytes:
-            stream.download(self._host.address, self._device, nbytes)
-        stream.synchronize()
-        return self._host.view[:nbytes]
+    def download(self, nbytes: int, stream: Stream) -> None:
+        stream.download(self._host.address, self._device, nbytes)
+
+    def read(self, nbytes: int) -> bytes:
+        return bytes(self._host.view[:nbytes])
 
     def _reserve(self, nbytes: int) -> None:
         if nbytes <= self._host.nbytes:
@@ -192,6 +247,21 @@ class _Staging:
         self._host.close()
         self._host = Pinned(2 * nbytes)
         self._device = self._context.allocate(2 * nbytes)
+
+
+def _packed(pair: Pair, limits: Limits) -> bytes:
+    dtype = pair.shape.dtype
+    mask = (1 << 8 * elements.stored_dtype(dtype).itemsize) - 1
+    return PAIR.pack(
+        *(pair.got, pair.expected, pair.shape.count, pair.poison & mask),
+        *(limits.atol, limits.rtol, TYPES[dtype], limits.allow_negative_inf),
+    )
+
+
+def _findings(found: bytes) -> list[Finding]:
+    if found.count(0) == len(found):
+        return [CLEAN] * (len(found) // FINDING.size)
+    return [_finding(*item) for item in FINDING.iter_unpack(found)]
 
 
 def _tiles_of(region: bytes) -> int:
@@ -212,8 +282,8 @@ def _comparison(
     shape: Shape,
     bad: int,
     worst: int,
-    max_abs: int,
-    max_rel: int,
+    max_abs: float,
+    max_rel: float,
     nan: int,
     strange: int,
     poisoned: int,
@@ -225,8 +295,8 @@ def _comparison(
     stats = Stats(
         shape.count * logical,
         bad=bad,
-        max_abs=_double(max_abs),
-        max_rel=_double(max_rel),
+        max_abs=max_abs,
+        max_rel=max_rel,
         worst=PLACE - (worst & PLACE) if worst else -1,
         got_any=bool(found_any & 1),
         expected_any=bool(found_any & 2),
@@ -235,11 +305,6 @@ def _comparison(
         first_poisoned=WORD - first_poisoned if first_poisoned else -1,
     )
     return Comparison(stats, WORD - invalid if invalid else -1)
-
-
-def _double(bits: int) -> float:
-    value: float = struct.unpack("<d", struct.pack("<Q", bits))[0]
-    return value
 
 
 assert REGION.size == 128, "contents.h and contents.py must agree"

@@ -13,7 +13,7 @@ from typing import Protocol
 from swarm.judge import check
 from swarm.judge.arena import ALIGNMENT, needed
 from swarm.judge.cuda.contents import pool_bytes
-from swarm.judge.cuda.kernels import Finding, Kernels, Pair
+from swarm.judge.cuda.kernels import CLEAN, Finding, Kernels, Pair, Pairs, Regions
 from swarm.judge.cuda.memory import DeviceArena
 from swarm.judge.cuda.slots import Slots, aligned
 from swarm.judge.inputs import Draw, Scalar, seed_number
@@ -116,8 +116,12 @@ class CudaSitting:
         self._throttled = throttled
         self._rng = random.Random(f"{seed}/{workload.uuid}/choices")
         self._slots = Slots(problem, workload, seed, kernels, (shared, private), self.max_slots)
+        self._filled = Regions(())
+        """All buffers of the last request, to verify as they were filled."""
+        self._calls: list[int] = []
+        """The draws of the last request."""
         self._expected_of = [0] * self.max_slots
-        """The draws whose outputs are expected now."""
+        """By call of a request: the draw whose outputs are expected now."""
         self._digests: dict[int, list[tuple[int, int]]] = {}
         """By draw: of the inputs that the problem's own code made."""
         self._reference_s = 0.0
@@ -128,14 +132,16 @@ class CudaSitting:
         """Fill `count` slots with new secret contents at new places."""
         self._digests.clear()
         calls = self._slots.draw(count)
-        self._kernels.fill(
-            [row for call in calls for row in (*self._slots.given(call), *self._slots.poisoned(call))]
+        self._calls = [call.draw.number for call in calls]
+        self._filled = Regions(
+            [row for call in calls for row in (*self._slots.given(call), *self._slots.copied(call))]
         )
+        self._kernels.fill(self._filled)
         return [self._made(call) for call in calls] if self._slots.is_custom else calls
 
     def renew(self, calls: Sequence[Call]) -> None:
         """Poison the outputs of `calls` again, for another runner to do the same work."""
-        self._kernels.fill([row for call in calls for row in self._slots.poisoned(call)])
+        self._kernels.fill(Regions([row for call in calls for row in self._slots.copied(call)]))
 
     def wants_comparison(self, call: Call, done: int, least: int) -> bool:
         """Decide, after the call, whether it is compared; `done` of at least `least` calls are over."""
@@ -147,26 +153,32 @@ class CudaSitting:
 
     def inspect(self, calls: Sequence[Call], fully: Sequence[bool]) -> Failure | None:
         """Return what is wrong after a request: guards and inputs always, outputs where `fully`."""
+        findings = self._look(calls, fully)
+        chosen = [call for call, is_full in zip(calls, fully, strict=True) if is_full]
+        if findings.count(CLEAN) < len(findings):
+            found = iter(findings)
+            strange = []
+            for call, is_full in zip(calls, fully, strict=True):
+                inputs = [next(found) for _ in _buffers(call.inputs)]
+                outputs = [next(found) for _ in call.outputs]
+                failure = self._outside(call, [*inputs, *outputs]) or self._changed(call, inputs)
+                if failure is not None:
+                    return failure
+                if not is_full and any(finding.is_strange for finding in outputs):
+                    strange.append(call)
+            if strange:  # look closely; nothing moved meanwhile, so the rest is as it was
+                self._kernels.inspect(Regions([row for call in strange for row in self._slots.copied(call)]))
+                chosen += strange
+        return self._compare(chosen) if chosen else None
+
+    def _look(self, calls: Sequence[Call], fully: Sequence[bool]) -> list[Finding]:
+        if all(fully) and [call.draw.number for call in calls] == self._calls:
+            return self._kernels.inspect(self._filled)
         rows: list[bytes] = []
-        for number, (call, is_full) in enumerate(zip(calls, fully, strict=True)):
+        for call, is_full in zip(calls, fully, strict=True):
             rows += self._slots.given(call)
-            rows += self._slots.poisoned(call, self._slots.kept[number] if is_full else None)
-        findings = iter(self._kernels.inspect(rows))
-        chosen = [number for number, is_full in enumerate(fully) if is_full]
-        for number, call in enumerate(calls):
-            inputs = [next(findings) for _ in _buffers(call.inputs)]
-            outputs = [next(findings) for _ in call.outputs]
-            failure = self._outside(call, [*inputs, *outputs]) or self._changed(call, inputs)
-            if failure is not None:
-                return failure
-            if any(finding.is_strange for finding in outputs):
-                chosen.append(number)
-        strange = [number for number in chosen if not fully[number]]
-        if strange:  # look closely; nothing moved meanwhile, so the rest is as it was
-            self._kernels.inspect(
-                [row for n in strange for row in self._slots.poisoned(calls[n], self._slots.kept[n])]
-            )
-        return self._compare(calls, sorted(chosen))
+            rows += self._slots.copied(call) if is_full else self._slots.looked_at(call)
+        return self._kernels.inspect(Regions(rows))
 
     def _outside(self, call: Call, findings: Sequence[Finding]) -> Failure | None:
         for buffer, finding in zip(call.buffers, findings, strict=True):
@@ -187,52 +199,43 @@ class CudaSitting:
                 return buffer
         return None
 
-    def _compare(self, calls: Sequence[Call], chosen: Sequence[int]) -> Failure | None:
-        """Compare the copied outputs of the chosen calls with what the reference makes of their inputs."""
-        if not chosen:
-            return None
-        self._expect(calls, [n for n in chosen if self._expected_of[n] != calls[n].draw.number])
-        address = self._slots.private_address
-        pairs = [
-            Pair(kept.shape, address(kept), address(expected), poison)
-            for n in chosen
-            for kept, expected, poison in zip(*self._aside(n), calls[n].poison, strict=True)
-        ]
-        found = iter(zip(pairs, self._kernels.compare(pairs, self._limits), strict=True))
+    def _compare(self, calls: Sequence[Call]) -> Failure | None:
+        """Compare the copied outputs of calls with what the reference makes of their inputs."""
+        unknown = [call for call in calls if self._expected_of[self._slots.number(call)] != call.draw.number]
+        if unknown:
+            work = [(call.inputs, self._slots.expected[self._slots.number(call)]) for call in unknown]
+            self._reference_s = self._reference.expect_each(SHARED, PRIVATE, work) / len(work)
+        pairs = [pair for call in calls for pair in self._slots.pairs(call)]
+        rows = [row for call in unknown for row in self._slots.given(call)]
+        findings, comparisons = self._kernels.inspect_and_compare(
+            Regions(rows) if rows else None, Pairs(pairs, self._limits)
+        )
+        self._check_inputs(unknown, findings)
+        found = iter(zip(pairs, comparisons, strict=True))
         failure: Failure | None = None
-        for n in chosen:
+        for call in calls:
             self.evidence.compared += 1
-            self.evidence.seen.add(calls[n].draw.spread)
-            for _ in calls[n].outputs:
+            self.evidence.seen.add(call.draw.spread)
+            for _ in call.outputs:
                 pair, comparison = next(found)
-                self._check_reference(pair, comparison.invalid, calls[n].draw)
+                self._check_reference(pair, comparison.invalid, call.draw)
                 match = check.judge(
                     pair.shape.name, comparison.stats, pair.shape.dims, self._limits, self._values(pair)
                 )
                 self.evidence.add(match)
                 if failure is None and not match.passed:
-                    reason = f"{match.reason}{where(self.workload, calls[n].draw)}"
+                    reason = f"{match.reason}{where(self.workload, call.draw)}"
                     failure = Failure(Status.INCORRECT_NUMERICAL, reason)
         return failure
 
-    def _aside(self, number: int) -> tuple[list[Buffer], list[Buffer]]:
-        """Return where the outputs of a request's call, and what is expected of them, are."""
-        return self._slots.kept[number], self._slots.expected[number]
-
-    def _expect(self, calls: Sequence[Call], numbers: Sequence[int]) -> None:
-        """Have the reference compute what these calls should have, and see that it left its inputs alone."""
-        if not numbers:
-            return
-        self._reference_s = self._reference.expect_each(
-            SHARED, PRIVATE, [(calls[n].inputs, self._slots.expected[n]) for n in numbers]
-        ) / len(numbers)
-        rows = [self._slots.given(calls[n]) for n in numbers]
-        findings = iter(self._kernels.inspect([row for group in rows for row in group]))
-        for n, group in zip(numbers, rows, strict=True):
-            changed = self._changed_buffer(calls[n], [next(findings) for _ in group])
+    def _check_inputs(self, calls: Sequence[Call], findings: Sequence[Finding]) -> None:
+        """Raise InvalidReference if the reference changed what it was to read."""
+        found = iter(findings)
+        for call in calls:
+            changed = self._changed_buffer(call, [next(found) for _ in _buffers(call.inputs)])
             if changed is not None:
                 raise InvalidReference(f"the reference changes its input {changed.shape.name}")
-            self._expected_of[n] = calls[n].draw.number
+            self._expected_of[self._slots.number(call)] = call.draw.number
 
     def _check_reference(self, pair: Pair, invalid: int, draw: Draw) -> None:
         if invalid >= 0:
@@ -256,7 +259,7 @@ class CudaSitting:
         buffers = [item if isinstance(item, Buffer) else None for item in call.inputs]
         seed = seed_number(self._seed, f"call {call.draw.number}")
         scalars = self._reference.make_inputs(SHARED, self._slots.axes, seed, buffers)
-        findings = self._kernels.inspect(self._slots.given(call))
+        findings = self._kernels.inspect(Regions(self._slots.given(call)))
         self._digests[call.draw.number] = [finding.digest for finding in findings]
         return self._slots.made(call, scalars)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from swarm.judge import elements
 from swarm.judge.arena import ALIGNMENT, place
 from swarm.judge.cuda.contents import PATTERN, Contents, Mode, region, repeated
-from swarm.judge.cuda.kernels import Kernels
+from swarm.judge.cuda.kernels import Kernels, Pair
 from swarm.judge.cuda.memory import DeviceArena
 from swarm.judge.inputs import Draw, Scalar, seed_number
 from swarm.judge.runner import Slot
@@ -42,6 +42,10 @@ class Slots:
         self._kernels = kernels
         self._shared, self._private = arenas
         self._used_bytes = 0
+        self._rows: dict[int, tuple[list[bytes], list[bytes]]] = {}
+        """By draw: its inputs, and its outputs as they are copied aside."""
+        self._numbers: dict[int, int] = {}
+        """By draw: which of a request's calls it is."""
         self._contents = Contents(problem, workload, seed, self._keep)
         self.kept = [[Buffer(s, self._reserve(s.nbytes)) for s in self._out] for _ in range(count)]
         """By call: where its outputs are copied to, in the private arena."""
@@ -51,10 +55,29 @@ class Slots:
         """By call: where the reference's outputs go, in the private arena and the comparable dtype."""
 
     def draw(self, count: int) -> list[Call]:
-        """Choose what `count` calls hold, and where; nothing is written."""
+        """Choose what `count` calls hold, and where; nothing is written, and older calls are forgotten."""
         every = len(self._sizes)
         offsets = place(self._sizes * count, self._shared.size, GUARD_BYTES, self._rng)
-        return [self._call(offsets[at : at + every]) for at in range(0, count * every, every)]
+        calls = [self._call(offsets[at : at + every]) for at in range(0, count * every, every)]
+        self._numbers = {call.draw.number: number for number, call in enumerate(calls)}
+        self._rows = {call.draw.number: (self._given(call), self._copied(call)) for call in calls}
+        return calls
+
+    def number(self, call: Call) -> int:
+        """Return which of its request's calls it is."""
+        return self._numbers[call.draw.number]
+
+    def given(self, call: Call) -> list[bytes]:
+        """Describe the inputs of a call."""
+        return self._rows[call.draw.number][0]
+
+    def copied(self, call: Call) -> list[bytes]:
+        """Describe the outputs of a call: poisoned before it, copied aside after it."""
+        return self._rows[call.draw.number][1]
+
+    def looked_at(self, call: Call) -> list[bytes]:
+        """Describe the outputs of a call that are not compared."""
+        return [self._output(call, index, 0, Mode.LIGHT) for index in range(len(call.outputs))]
 
     def made(self, call: Call, scalars: Mapping[str, Scalar]) -> Call:
         """Return a call with the scalars that the problem's own code made."""
@@ -62,29 +85,14 @@ class Slots:
         given = [scalars.get(name) for name in self._names]
         return self._with(call.draw, buffers, given, call.outputs, call.poison)
 
-    def given(self, call: Call) -> list[bytes]:
-        """Describe the inputs of a call."""
+    def pairs(self, call: Call) -> list[Pair]:
+        """Return the copied outputs of a call and where the reference's are."""
+        number = self.number(call)
         return [
-            self._custom(item, call.draw)
-            if self.is_custom
-            else self._contents.region(call.draw, index, self._shared.address + item.offset)
-            for index, item in enumerate(call.inputs)
-            if isinstance(item, Buffer)
-        ]
-
-    def poisoned(self, call: Call, kept: Sequence[Buffer] | None = None) -> list[bytes]:
-        """Describe the outputs of a call: poisoned before it; after it copied to `kept`, or looked at."""
-        return [
-            region(
-                buffer.shape.dtype,
-                self._shared.address + buffer.offset,
-                buffer.shape.count,
-                kind=PATTERN,
-                pattern=repeated(poison, buffer.shape.dtype),
-                source=0 if kept is None else self.private_address(kept[index]),
-                mode=Mode.LIGHT if kept is None else Mode.SNAPSHOT,
+            Pair(kept.shape, self.private_address(kept), self.private_address(expected), poison)
+            for kept, expected, poison in zip(
+                self.kept[number], self.expected[number], call.poison, strict=True
             )
-            for index, (buffer, poison) in enumerate(zip(call.outputs, call.poison, strict=True))
         ]
 
     def private_address(self, buffer: Buffer) -> int:
@@ -115,6 +123,34 @@ class Slots:
             self._runtime_axes,
         )
         return Call(draw, inputs, outputs, poison, slot)
+
+    def _given(self, call: Call) -> list[bytes]:
+        return [
+            self._custom(item, call.draw)
+            if self.is_custom
+            else self._contents.region(call.draw, index, self._shared.address + item.offset)
+            for index, item in enumerate(call.inputs)
+            if isinstance(item, Buffer)
+        ]
+
+    def _copied(self, call: Call) -> list[bytes]:
+        kept = self.kept[self.number(call)]
+        return [
+            self._output(call, index, self.private_address(buffer), Mode.SNAPSHOT)
+            for index, buffer in enumerate(kept)
+        ]
+
+    def _output(self, call: Call, index: int, aside: int, mode: Mode) -> bytes:
+        shape = call.outputs[index].shape
+        return region(
+            shape.dtype,
+            self._shared.address + call.outputs[index].offset,
+            shape.count,
+            kind=PATTERN,
+            pattern=repeated(call.poison[index], shape.dtype),
+            source=aside,
+            mode=mode,
+        )
 
     def _custom(self, buffer: Buffer, draw: Draw) -> bytes:
         key = seed_number(self._seed, f"digest {draw.number}")

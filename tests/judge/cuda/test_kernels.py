@@ -17,7 +17,7 @@ from swarm.definition import DType
 from swarm.judge import check, elements
 from swarm.judge.cuda import contents, kernels
 from swarm.judge.cuda.contents import FORMS, PATTERN, POOL, TYPES, Mode, region, repeated
-from swarm.judge.cuda.kernels import Pair
+from swarm.judge.cuda.kernels import Pair, Pairs, Regions
 from swarm.judge.inputs import OUTLIER_FACTOR, OUTLIER_STRIDE
 from swarm.judge.kinds import Form
 from swarm.judge.slots import GUARD_BYTES, Shape
@@ -48,7 +48,7 @@ class Ground:
 
     def filled(self, kind: int, **fields: object) -> torch.Tensor:
         """Fill it and return what it holds, as numbers."""
-        self.bench.kernels.fill([self.describe(kind, **fields)])
+        self.bench.kernels.fill(Regions([self.describe(kind, **fields)]))
         return elements.comparable(self.stored(), self.dtype)
 
     def stored(self) -> torch.Tensor:
@@ -242,13 +242,13 @@ def test_one_changed_byte_is_found_where_it_is(
 ) -> None:
     ground = Ground(bench, dtype, count)
     row = ground.describe(FORMS[Form.INTEGERS], key=4, low=0, span=100)
-    bench.kernels.fill([row])
-    (clean,) = bench.kernels.inspect([row])
+    bench.kernels.fill(Regions([row]))
+    (clean,) = bench.kernels.inspect(Regions([row]))
     assert clean.outside is None and clean.changed is None
     at = int(where * (ground.nbytes - 1))
     byte = bench.read(ground.address + at, 1)[0]
     bench.write(ground.address + at, bytes([byte ^ flip]))
-    (found,) = bench.kernels.inspect([row])
+    (found,) = bench.kernels.inspect(Regions([row]))
     assert found.changed == at and found.outside is None
 
 
@@ -264,11 +264,11 @@ def test_a_write_outside_is_found_where_it_is(
 ) -> None:
     ground = Ground(bench, DType.INT8, count)
     row = ground.describe(PATTERN, mode, pattern=repeated(5, DType.INT8), source=ground.aside)
-    bench.kernels.fill([row])
+    bench.kernels.fill(Regions([row]))
     at = ground.address + (ground.nbytes + outside - 1 if is_after else -outside)
     byte = bench.read(at, 1)[0]
     bench.write(at, bytes([byte ^ 1]))
-    (found,) = bench.kernels.inspect([row])
+    (found,) = bench.kernels.inspect(Regions([row]))
     assert found.outside == (outside if is_after else -outside)
     assert found.changed is None
 
@@ -278,12 +278,12 @@ def test_poison_is_every_element_and_a_snapshot_every_byte(bench: Bench, dtype: 
     ground = Ground(bench, dtype, 1237)
     pattern = 0x5A5A5A5A5A5A5A11 & ((1 << 8 * elements.stored_dtype(dtype).itemsize) - 1)
     row = ground.describe(PATTERN, Mode.SNAPSHOT, pattern=repeated(pattern, dtype), source=ground.aside)
-    bench.kernels.fill([row])
+    bench.kernels.fill(Regions([row]))
     data = bench.read(ground.address, ground.nbytes)
     size = elements.stored_dtype(dtype).itemsize
     assert data == pattern.to_bytes(size, "little") * 1237
     bench.write(ground.address + 100, b"something else")
-    bench.kernels.inspect([row])
+    bench.kernels.inspect(Regions([row]))
     assert bench.read(ground.aside, ground.nbytes) == bench.read(ground.address, ground.nbytes)
 
 
@@ -291,28 +291,28 @@ def test_poison_is_every_element_and_a_snapshot_every_byte(bench: Bench, dtype: 
 def test_a_light_look_sees_what_is_not_finite(bench: Bench, dtype: DType) -> None:
     ground = Ground(bench, dtype, 1001)
     row = ground.describe(PATTERN, Mode.LIGHT, pattern=0)
-    bench.kernels.fill([row])
-    assert not bench.kernels.inspect([row])[0].is_strange
+    bench.kernels.fill(Regions([row]))
+    assert not bench.kernels.inspect(Regions([row]))[0].is_strange
     if not dtype.is_float or dtype.is_packed:
         return
     nan = torch.full((1,), math.nan).to(elements.torch_dtype(dtype))
     bench.write(ground.address + ground.nbytes - nan.element_size(), bytes(nan.untyped_storage()))
-    assert bench.kernels.inspect([row])[0].is_strange
+    assert bench.kernels.inspect(Regions([row]))[0].is_strange
 
 
 def test_a_digest_says_whether_any_byte_changed(bench: Bench) -> None:
     ground = Ground(bench, DType.INT8, 5003)
     row = ground.describe(PATTERN, Mode.DIGEST, key=99, pattern=0)
-    bench.kernels.fill([row])
-    seen = {bench.kernels.inspect([row])[0].digest for _ in range(3)}
+    bench.kernels.fill(Regions([row]))
+    seen = {bench.kernels.inspect(Regions([row]))[0].digest for _ in range(3)}
     assert len(seen) == 1
     for at in (0, 1, 15, 16, 4999, 5002):
         bench.write(ground.address + at, b"\1")
-        seen.add(bench.kernels.inspect([row])[0].digest)
+        seen.add(bench.kernels.inspect(Regions([row]))[0].digest)
     bench.write(ground.address, b"\0\1")
-    seen.add(bench.kernels.inspect([row])[0].digest)
+    seen.add(bench.kernels.inspect(Regions([row]))[0].digest)
     assert len(seen) == 8
-    assert bench.kernels.inspect([row])[0].outside is None
+    assert bench.kernels.inspect(Regions([row]))[0].outside is None
 
 
 def test_many_buffers_of_all_kinds_take_one_launch(bench: Bench) -> None:
@@ -323,8 +323,8 @@ def test_many_buffers_of_all_kinds_take_one_launch(bench: Bench) -> None:
         dtype, count = DTYPES[number % len(DTYPES)], number * 97
         rows.append(region(dtype, at, count, kind=FORMS[Form.INTEGERS], key=number, low=0, span=100))
         at += -(-count * 8 // 256) * 256
-    bench.kernels.fill(rows)
-    assert all(f.changed is None and f.outside is None for f in bench.kernels.inspect(rows))
+    bench.kernels.fill(Regions(rows))
+    assert all(f.changed is None and f.outside is None for f in bench.kernels.inspect(Regions(rows)))
 
 
 def compared(
@@ -342,7 +342,7 @@ def compared(
     bench.write(where, _bytes(expected))
     shape = Shape("y", dtype, (expected.numel(),))
     pair = Pair(shape, ground.address, where, poison)
-    (found,) = bench.kernels.compare([pair], limits)
+    (found,) = bench.kernels.compare(Pairs([pair], limits))
 
     def values(index: int) -> tuple[int | float, int | float]:
         return bench.kernels.number(pair.got, index, dtype), bench.kernels.expected_number(
@@ -435,4 +435,4 @@ def test_several_outputs_are_counted_apart(bench: Bench) -> None:
         bench.write(at, _bytes(got))
         bench.write(at + (1 << 19), _bytes(torch.zeros(count)))
         pairs.append(Pair(Shape("y", DType.FLOAT32, (count,)), at, at + (1 << 19), 0))
-    assert [found.stats.bad for found in bench.kernels.compare(pairs, limits)] == [0, 1, 1, 3, 4]
+    assert [found.stats.bad for found in bench.kernels.compare(Pairs(pairs, limits))] == [0, 1, 1, 3, 4]
