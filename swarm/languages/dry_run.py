@@ -157,6 +157,19 @@ def _check_block(step: KernelStep, info: KernelInfo, facts: StaticFacts) -> None
             where=f"{where}.smem",
             remedy=f"a block has at most {facts.smem_per_block_max}",
         )
+    for n, length in enumerate(info.cluster or ()):
+        if step.cluster is not None and step.cluster != info.cluster:
+            raise BadInput(
+                f"{step.cluster}, and {step.kernel} is built for {info.cluster}",
+                where=f"{where}.cluster",
+                remedy="leave it out, or remove __cluster_dims__",
+            )
+        if step.grid[n] % length:
+            raise BadInput(
+                f"{step.grid[n]} blocks, and {step.kernel} is built for clusters of {length}",
+                where=f"{where}.grid[{n}]",
+                remedy=f"use a multiple of {length}",
+            )
     if not most_blocks(info, threads, step.smem, facts):
         raise BadInput(
             f"{threads} threads of {info.registers} registers",

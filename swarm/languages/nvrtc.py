@@ -33,7 +33,7 @@ CUBIN_BYTES, TOLD_BYTES = 64 << 20, 1 << 20
 ALWAYS = ("-default-device", "--ptxas-options=-v")
 """Unmarked functions and constants are the device's, for there is no host; and say what is spilled."""
 STANDARD = "-std=c++17"
-FORMAT = 1
+FORMAT = 2
 """Of what is kept; a change makes older entries unknown."""
 NAME_ERROR = re.compile(r'__nv_name_map\(\d+\): error: (.*)(?:\n.*)*?Input name expression was: "(.*)"')
 SOURCE_ERROR = re.compile(r"^(.*?)\((\d+)\): (?:catastrophic |fatal )?error: (.*)$", re.MULTILINE)
@@ -179,7 +179,7 @@ def _made(out: Path, number: int, variant: Variant, sources: str) -> Compiled | 
         infos.append(
             KernelInfo(
                 name, symbol, 0, entry.registers, entry.static_smem_bytes, entry.stack_bytes,
-                stores, loads, entry.parameters, entry.max_threads,
+                stores, loads, entry.parameters, entry.max_threads, entry.cluster,
             )
         )  # fmt: skip
     return Compiled(data, tuple(infos), log)
@@ -230,7 +230,9 @@ def info_to_json(info: KernelInfo) -> dict[str, object]:
 
 def info_from_json(data: Mapping[str, object]) -> KernelInfo:
     parameters = tuple((offset, size) for offset, size in data["parameters"])  # type: ignore[attr-defined]
-    return KernelInfo(**{**data, "parameters": parameters})  # type: ignore[arg-type]
+    cluster: object = data.get("cluster")
+    own = {"parameters": parameters, "cluster": tuple(cluster) if isinstance(cluster, list) else None}
+    return KernelInfo(**{**data, **own})  # type: ignore[arg-type]
 
 
 def _key(

@@ -55,6 +55,8 @@ class KernelInfo:
     """(offset, size) in bytes of each parameter."""
     max_threads: int = 0
     """Of a block, by __launch_bounds__; 0 if the source does not say."""
+    cluster: tuple[int, int, int] | None = None
+    """By __cluster_dims__: what every launch has."""
 
 
 @dataclass(frozen=True, slots=True)

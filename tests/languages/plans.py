@@ -79,7 +79,7 @@ def plan(tables: str = LAUNCH) -> Plan:
     return make_plan(manifest(HEAD + tables), definition())
 
 
-def kernel_info(name: str = "rows<8>", sizes: Sequence[int] = (8, 8, 4), **changes: int) -> KernelInfo:
+def kernel_info(name: str = "rows<8>", sizes: Sequence[int] = (8, 8, 4), **changes: Any) -> KernelInfo:
     """Return what a cubin says of a kernel."""
     offsets = [sum(sizes[:n]) for n in range(len(sizes))]
     content = {

@@ -455,6 +455,10 @@ def test_a_good_plan_passes_its_dry_run() -> None:
          "launch[0].grid: a cooperative launch of 1200 blocks; 264 of them fit on the device with n = 4; "),
         (LAUNCH.replace('"n", 1', '1, "n * 16"'), {}, "launch[0].grid[1]: 65536 with n = 4096; "
          "use at most 65535"),
+        (LAUNCH, {"cluster": (8, 1, 1)},
+         "launch[0].grid[0]: 4 blocks, and rows<8> is built for clusters of 8; use a multiple of 8"),
+        (LAUNCH + "cluster = [4]\n", {"cluster": (2, 1, 1)},
+         "launch[0].cluster: (4, 1, 1), and rows<8> is built for (2, 1, 1); leave it out, or remove "),
         (LAUNCH + 'when = "eps > 0"\n', {},
          "launch[0].when: expression 'eps > 0' needs 'eps', which has no value; "),
     ],

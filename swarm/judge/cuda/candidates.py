@@ -71,7 +71,9 @@ class PlanCandidate:
         self._gpu = gpu
         self._layout = layout
         self._arena = arena
-        cubins = [files[f"{index}.cubin"] for index in range(sum(name.endswith(".cubin") for name in files))]
+        cubins = {
+            int(name.removesuffix(".cubin")): data for name, data in files.items() if name.endswith(".cubin")
+        }
         plan = Plan.from_json(json.loads(files["plan.json"]))
         self._launcher = Launcher(gpu.context, gpu.stream, plan, cubins, json.loads(files["kernels.json"]))
         self._scratch: dict[str, tuple[int, int]] = {}

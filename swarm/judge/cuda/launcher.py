@@ -140,7 +140,14 @@ class Launcher:
             _allow_cluster(found, cluster)
             grid = (cluster[0] * self.num_sms, cluster[1], cluster[2])
             config = driver.launch_config(grid, (threads, 1, 1), self._stream, smem, cluster=cluster)
-            self._occupancies[key] = found.function.max_active_clusters(config)
+            try:
+                self._occupancies[key] = found.function.max_active_clusters(config)
+            except CudaError as error:
+                raise BadInput(
+                    f"max_active_clusters of {kernel} with clusters of {cluster}: {error}",
+                    where="launch",
+                    remedy="let its launch have a cluster that fits",
+                ) from None
         return self._occupancies[key]
 
     def cooperative_blocks(self, kernel: str, variant: int, threads: int, smem: int) -> int:
