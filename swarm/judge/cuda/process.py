@@ -10,8 +10,9 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -81,6 +82,8 @@ class Shelf:
     nodes: tuple[Path, ...]
     """Of the device."""
     at: sandbox.Level | None = None
+    site: tuple[Path, ...] = field(default_factory=lambda: tuple(nodes.site_folders()))
+    libraries: tuple[Path, ...] = field(default_factory=lambda: tuple(nodes.library_folders()))
 
 
 class Process:
@@ -98,22 +101,20 @@ class Process:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         cubin = _memory_file(shelf.cubin)
         try:
-            site = nodes.site_folders()
-            libraries = nodes.library_folders()
             spec = {
                 "control_fd": theirs.fileno(),
                 "cubin_fd": cubin,
                 "gpu": device.uuid,
                 "needs_torch": host is Host.TORCH,
                 "legacy_stream": host is not Host.BARE,
-                "site": [str(folder) for folder in [*site, PACKAGE.parent]],
+                "site": [str(folder) for folder in [*shelf.site, PACKAGE.parent]],
             }
             self._process = sandbox.spawn(
                 [os.path.realpath(sys.executable), "-I", "-S", str(MAIN), json.dumps(spec)],
                 limits=LIMITS[host],
                 cores=device.cores,
-                env=_environment(device, libraries),
-                readable=[PACKAGE, *site, *libraries],
+                env=_environment(device, shelf.libraries),
+                readable=[PACKAGE, *shelf.site, *shelf.libraries],
                 devices=shelf.nodes,
                 pass_fds=[theirs.fileno(), cubin],
                 at=shelf.at,
@@ -237,7 +238,7 @@ class Process:
         return Failure(Status.RUNTIME_ERROR, how + SIGNALS.get(end.signal or "", ""), self.log)
 
 
-def _environment(device: Device, libraries: list[Path]) -> dict[str, str]:
+def _environment(device: Device, libraries: Sequence[Path]) -> dict[str, str]:
     found = {
         "CUDA_VISIBLE_DEVICES": device.uuid,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
