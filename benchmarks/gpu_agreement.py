@@ -28,7 +28,6 @@ def agreement(bench: Bench, _: int) -> Part:
     figures: dict[str, Any] = {}
     published = json.loads(FIGURES.read_bytes())["rmsnorm_h4096_bf16"]
     for name in KERNELS:
-        bench.begin()
         by_method = _method_us(name, bench.folder / "method", batches)
         verdict, _took_s = bench.verdict(
             problem, trees.solution(name), f"dirty-{name}", flush='"dirty"', min_calls=50, budget_s=2.0

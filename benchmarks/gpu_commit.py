@@ -26,10 +26,11 @@ def commit(bench: Bench, count: int) -> Part:
     figures: dict[str, Any] = {}
     options = ["--device", bench.device.uuid]
     cores = os.sched_getaffinity(0)
-    for language, within_s in WITHIN_S.items():
+    for index, (language, within_s) in enumerate(WITHIN_S.items()):
+        until_s = bench.until_s(index, len(WITHIN_S))
         root = _root(bench.folder / f"root-{language}", language)
         try:
-            found = latency.measure(root, PROBLEM, language, count, options)
+            found = latency.measure(root, PROBLEM, language, count, options, until_s)
         finally:
             os.sched_setaffinity(0, cores)
         failed = [row["reason"] for row in found if row["status"] != "PASSED"]

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,27 +36,30 @@ ARITHMETIC_ELEMENTS = 132 * 1024
 
 @dataclass(slots=True)
 class Bench:
-    """A warm judge of one GPU, and how long a part of the benchmark may take."""
+    """A warm judge of one GPU, and until when the part of the benchmark that runs may take."""
 
     device: Device
     judge: Judge
     folder: Path
-    part_s: float
-    deadline_s: float = field(default=0.0)
+    deadline_s: float = 0.0
 
-    def begin(self) -> None:
-        self.deadline_s = time.monotonic() + self.part_s
+    def begin(self, seconds: float) -> None:
+        self.deadline_s = time.monotonic() + seconds
 
     @property
-    def is_over(self) -> bool:
-        return time.monotonic() > self.deadline_s
+    def left_s(self) -> float:
+        return self.deadline_s - time.monotonic()
+
+    def until_s(self, done: int, of: int) -> float:
+        """Return when the next of some steps has to end, if `done` of them are over."""
+        return time.monotonic() + self.left_s / (of - done)
 
     def verdict(
         self, of: Problem, tree: Mapping[str, bytes], name: str, **changes: object
     ) -> tuple[Verdict, float]:
         """Return a verdict that passed, and the seconds from handing the tree in."""
         begun_s = time.monotonic()
-        made = self.judge.judge(trees.job(of, tree, name=name, **changes))
+        made = self.judge.judge(trees.job(of, tree, None, name, **changes))
         took_s = time.monotonic() - begun_s
         assert isinstance(made, Verdict)
         if made.status is not Status.PASSED:
@@ -71,7 +74,7 @@ class Bench:
         name: str,
         **changes: object,
     ) -> Comparison:
-        made = self.judge.judge(trees.job(of, candidate, champion, name=name, **changes))
+        made = self.judge.judge(trees.job(of, candidate, champion, name, **changes))
         assert isinstance(made, Comparison)
         if made.ratio is None:
             raise RuntimeError(f"{name}: {made.reason}")
@@ -79,11 +82,11 @@ class Bench:
 
 
 @contextmanager
-def open_bench(device: Device, folder: Path, part_s: float) -> Iterator[Bench]:
+def open_bench(device: Device, folder: Path) -> Iterator[Bench]:
     cache = folder / "cache"
     with Judge(device, cache, peaks.load(folder / "peaks.json", device, cache)) as judge:
         judge.warm_up()
-        yield Bench(device, judge, folder, part_s)
+        yield Bench(device, judge, folder)
 
 
 def with_workloads(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import statistics
@@ -39,11 +40,16 @@ WORKER, RUN = "w1", "latency"
 
 
 def measure(
-    root: RunRoot, problem_name: str, language: str, commits: int, watch: Sequence[str] = ()
+    root: RunRoot,
+    problem_name: str,
+    language: str,
+    commits: int,
+    watch: Sequence[str] = (),
+    until_s: float = math.inf,
 ) -> list[dict[str, Any]]:
     """Commit one variant of a seed after the other, each once the one before has its verdict.
 
-    `watch` are options of `swarm watch`.
+    `watch` are options of `swarm watch`; after `until_s`, a monotonic time, nothing more is committed.
     """
     paths = root.run(RUN)
     problem = load_problem(root.problem(problem_name))
@@ -55,8 +61,10 @@ def measure(
         with _watcher(root, watch):
             _wait_for(ledger, problem_name, {epoch.commit})
             branch = hub.assign(problem_name, WORKER)
-            rows = []
+            rows: list[dict[str, Any]] = []
             for number in range(commits):
+                if rows and time.monotonic() > until_s:
+                    break
                 begun = time.time()
                 tree = variant(seed, number)
                 commit = hub.submit(WORKER, branch, tree, None, f"Variant {number}", {})

@@ -1,10 +1,13 @@
-// RMSNorm of bf16 rows of 4096. Few rows: one block a row, one load a thread, so that nothing waits for anything but
-// the row. Many rows: blocks that stay, with the weight in registers and the next row on its way while one is written.
+// RMSNorm of bf16 rows of 4096, one block a row. Few rows: one load a thread, so that nothing waits for anything but the
+// row. Many rows: fewer threads with more loads each, so that more rows are on their way to a multiprocessor. Or, for
+// many rows, blocks that stay, with the weight in registers and the next row on its way while one is written.
 //
+// FEW_THREADS   threads of a block where rows are few
+// FEW           up to how many rows are few
+// MANY_THREADS  threads of a block where rows are many
+// STAY          1: blocks that stay do many rows
 // THREADS       threads of a block that stays
 // BLOCKS        blocks that stay on one multiprocessor
-// FEW_THREADS   threads of a block that does one row
-// FEW           up to how many rows are few
 // AHEAD         1: a block that stays asks for its next row before it writes one
 #include <cuda_bf16.h>
 
@@ -61,7 +64,11 @@ template <int N> __device__ __forceinline__ float sum_block(float own, float *of
   return sum;
 }
 
-template <int N> __global__ void __launch_bounds__(N) rmsnorm_row(const uint4 *x, const uint4 *weight, uint4 *y) {
+// Where rows are few the weight is asked for early, for latency is all; where they are many it is in the first cache, and
+// registers are better spent on more blocks.
+template <int N, bool IS_FEW>
+__global__ void __launch_bounds__(N, IS_FEW ? 1 : 2048 / (N < 256 ? 256 : N))
+    rmsnorm_row(const uint4 *__restrict__ x, const uint4 *__restrict__ weight, uint4 *__restrict__ y) {
   constexpr int LOADS = HIDDEN / 8 / N;
   __shared__ float of_warp[N / 32];
   const size_t row = (size_t)blockIdx.x * (HIDDEN / 8) + threadIdx.x;
@@ -69,13 +76,16 @@ template <int N> __global__ void __launch_bounds__(N) rmsnorm_row(const uint4 *x
 #pragma unroll
   for (int i = 0; i < LOADS; i++) held[i] = load_once(x + row + i * N);
 #pragma unroll
-  for (int i = 0; i < LOADS; i++) gain[i] = weight[threadIdx.x + i * N];
+  for (int i = 0; i < (IS_FEW ? LOADS : 0); i++) gain[i] = weight[threadIdx.x + i * N];
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < LOADS; i++) sum += squares(held[i]);
   const float scale = rsqrtf(sum_block<N>(sum, of_warp) * (1.0f / HIDDEN) + EPSILON);
 #pragma unroll
-  for (int i = 0; i < LOADS; i++) y[row + i * N] = scaled(held[i], gain[i], scale);
+  for (int i = 0; i < LOADS; i++) {
+    keep_packed(held[i]);
+    y[row + i * N] = scaled(held[i], IS_FEW ? gain[i] : weight[threadIdx.x + i * N], scale);
+  }
 }
 
 template <int N, int RESIDENT>
