@@ -16,6 +16,7 @@ import json
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,42 +35,52 @@ Tensors = Sequence[torch.Tensor]
 Run = Callable[[Tensors, Tensors], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One launch on the CPU, or what it became on the GPU."""
+
+    is_launch: bool
+    start_ns: int
+    end_ns: int
+    correlation: int
+
+
 class Recorder:
     """GPU activities and the launches they came from."""
 
     def __init__(self) -> None:
         self.cupti: Any = importlib.import_module("cupti.cupti")
         kinds = self.cupti.ActivityKind
-        self.launches, self.work = (
-            {int(kinds.RUNTIME), int(kinds.DRIVER)},
-            {
-                int(kinds.CONCURRENT_KERNEL),
-                int(kinds.MEMCPY),
-                int(kinds.MEMSET),
-            },
-        )
-        self.records: list[Any] = []
-        self.cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), self.records.extend)
+        self.launches = {int(kinds.RUNTIME), int(kinds.DRIVER)}
+        self.records: list[Record] = []
+        self.cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), self._completed)
         for kind in (kinds.RUNTIME, kinds.DRIVER, kinds.CONCURRENT_KERNEL, kinds.MEMCPY, kinds.MEMSET):
             self.cupti.activity_enable(kind)
 
     def spans_us(self, windows: Sequence[tuple[int, int]]) -> list[float]:
         """Return, for each pair of CPU timestamps, the span of what was launched between them."""
         self.cupti.activity_flush_all(1)
-        launches = [(r.start, r.correlation_id) for r in self.records if int(r.kind) in self.launches]
-        work = [r for r in self.records if int(r.kind) in self.work]
-        by_correlation: dict[int, list[Any]] = {}
-        for record in work:
-            by_correlation.setdefault(record.correlation_id, []).append(record)
+        launches = [record for record in self.records if record.is_launch]
+        work: dict[int, list[Record]] = {}
+        for record in self.records:
+            if not record.is_launch:
+                work.setdefault(record.correlation, []).append(record)
+        self.records.clear()
         found = []
         for begin, end in windows:
-            ids = {correlation for start, correlation in launches if begin <= start <= end}
-            inside = [record for one in ids for record in by_correlation.get(one, ())]
+            ids = {launch.correlation for launch in launches if begin <= launch.start_ns <= end}
+            inside = [record for one in ids for record in work.get(one, ())]
             if not inside:
                 raise RuntimeError("a call launched nothing")
-            found.append((max(r.end for r in inside) - min(r.start for r in inside)) / 1e3)
-        self.records.clear()
+            span_ns = max(r.end_ns for r in inside) - min(r.start_ns for r in inside)
+            found.append(span_ns / 1e3)
         return found
+
+    def _completed(self, activities: list[Any]) -> None:
+        """Copy what is needed: the buffer is CUPTI's."""
+        for item in activities:
+            is_launch = int(item.kind) in self.launches
+            self.records.append(Record(is_launch, item.start, item.end, item.correlation_id))
 
 
 class Pool:
