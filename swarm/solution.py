@@ -93,7 +93,7 @@ class Manifest(Frozen):
     entry: str | None = None
     """`file.py::function`, for languages whose host code is Python."""
     destination_passing: Flag = True
-    """False: the entry returns its outputs. For baselines only."""
+    """False: the entry returns its outputs, new tensors, which only GPUs are measured with."""
     binding: Literal["torch"] | None = None
     """`cuda_cpp` only: the sources make a torch extension with an entry; without it they define a C `run`."""
     compile: Compile = Compile()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from swarm import solution
@@ -62,9 +62,14 @@ def build(files: Mapping[str, bytes], rules: Frozen, device: Device, cache: Path
             Status.INVALID_SOLUTION,
             f"language {manifest.language} does not run on a {device.kind}; the device is {device.model}",
         )
+    if not manifest.destination_passing and device.kind == "cpu":
+        reason = "destination_passing = false: on a CPU a solution writes into its outputs"
+        return Failure(Status.INVALID_SOLUTION, reason)
     limits = CompileLimits(rules.protocol.rules.compile_timeout_s, int(rules.protocol.rules.memory_gib * GIB))
     made = language(manifest).compile(files, manifest, rules.problem, device, cache, limits)
-    return made if isinstance(made, Failure) else Built(manifest, made)
+    if isinstance(made, Failure):
+        return made
+    return Built(manifest, replace(made, returns_outputs=not manifest.destination_passing))
 
 
 def language(manifest: Manifest) -> Language:

@@ -231,7 +231,7 @@ def _remarks(submission: Submission, manifest: Manifest, files: Collection[str])
     if wanted := (*spec.dependencies, *spec.pip_packages):
         remarks.append(f"dependencies are kept, not installed: {', '.join(wanted)}")
     if not spec.destination_passing_style:
-        remarks.append("it returns its outputs, which only a baseline may; a solution writes into them")
+        remarks.append("it returns its outputs: that is measured on GPUs only")
     return remarks
 
 

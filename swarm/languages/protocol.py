@@ -73,7 +73,9 @@ class Artifact:
     kernels: tuple[KernelInfo, ...] = ()
     """What the compiler made, for languages that are compiled to cubins by us."""
     returns_outputs: bool = False
-    """The entry returns its outputs instead of writing them: baselines only."""
+    """The entry returns its outputs instead of writing them; they are copied outside of its time."""
+    converts_outputs: bool = False
+    """What is returned may be of another type and anywhere: baselines only."""
 
 
 @dataclass(frozen=True, slots=True)

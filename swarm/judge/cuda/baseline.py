@@ -107,7 +107,7 @@ class _Bench:
             path = folder / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        artifact = Artifact(Kind.PYTHON, folder, f"{entry}::run", returns_outputs=True)
+        artifact = Artifact(Kind.PYTHON, folder, f"{entry}::run", returns_outputs=True, converts_outputs=True)
         manifest = Manifest(language=Language.PYTORCH, sources=(entry,), entry=f"{entry}::run")
         try:
             return self._time(name, Built(manifest, artifact))

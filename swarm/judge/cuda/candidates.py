@@ -190,6 +190,7 @@ class PythonCandidate:
         self._layout = layout
         self._arena = arena
         self._returns_outputs = head["returns_outputs"]
+        self._converts = head["converts_outputs"]
         self._run: Callable[..., Any] = _nothing if head["is_empty"] else _function(head, files)
 
     def prepare(self, index: int, arguments: Sequence[int | float], axes: Mapping[str, int]) -> Any:
@@ -211,6 +212,8 @@ class PythonCandidate:
             return
         names = self._layout.names[-self._layout.outputs :]
         for name, output, value in zip(names, call.outputs, _listed(call.returned, names), strict=True):
+            if not self._converts:
+                check_returned(self._torch, name, value, output)
             tensor = self._torch.as_tensor(value, device="cuda")
             if tensor.shape != output.shape:
                 raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {tuple(output.shape)}")
@@ -264,6 +267,21 @@ class _Memory:
             "strides": None,
             "version": 3,
         }
+
+
+def check_returned(torch: Any, name: str, value: Any, output: Any) -> None:
+    """Raise unless a candidate's returned output is there already: nothing is left to do when it is copied.
+
+    A subclass could compute when it is looked at, a conversion would be done for it outside of its time.
+    """
+    if type(value) is not torch.Tensor:
+        raise TypeError(f"{name} is returned as a {type(value).__name__}, not as a torch.Tensor")
+    if value.device != output.device:
+        raise ValueError(f"{name} is returned on {value.device}, not on {output.device}")
+    if value.dtype != output.dtype:
+        raise ValueError(f"{name} has dtype {value.dtype}, not {output.dtype}")
+    if not value.is_contiguous():
+        raise ValueError(f"{name} is returned with strides {value.stride()}, not contiguous")
 
 
 def _listed(returned: Any, names: Sequence[str]) -> list[Any]:

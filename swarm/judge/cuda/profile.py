@@ -129,6 +129,7 @@ def _lay_out(folder: Path, artifact: Artifact, problem: Problem, workload: Workl
         "entry": artifact.entry,
         "is_empty": False,
         "returns_outputs": artifact.returns_outputs,
+        "converts_outputs": artifact.converts_outputs,
         "layout": layout.to_json(),
     }
     (folder / LOAD).write_bytes(pack_load(head, content(artifact.path)))

@@ -223,10 +223,11 @@ class CudaRunner:
             self._after_failure(self.pid)
 
     def _load(self) -> bytes | Failure:
-        files, entry, returns_outputs = {}, "", False
+        files, entry, returns, converts = {}, "", False, False
         if isinstance(self._artifact, Artifact):
             files, entry = content(self._artifact.path), self._artifact.entry
-            returns_outputs = self._artifact.returns_outputs
+            returns = self._artifact.returns_outputs
+            converts = self._artifact.converts_outputs
             ours = next((k.symbol for k in self._artifact.kernels if k.symbol.startswith(OWN)), None)
             if ours is not None:
                 return Failure(
@@ -237,7 +238,8 @@ class CudaRunner:
             "place": self._place,
             "entry": entry,
             "is_empty": isinstance(self._artifact, Kind),
-            "returns_outputs": returns_outputs,
+            "returns_outputs": returns,
+            "converts_outputs": converts,
             "layout": self._layout.to_json(),
             "arena_bytes": self._arena.size,
             "memory_bytes": self._memory_bytes,

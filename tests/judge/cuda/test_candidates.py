@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from swarm.judge.cuda.artifacts import content
-from swarm.judge.cuda.candidates import NativeCandidate
+from swarm.judge.cuda.candidates import NativeCandidate, check_returned
 from swarm.judge.cuda.driver import CudaError
 from swarm.judge.cuda.wire import Layout
 
@@ -68,3 +69,26 @@ def test_an_empty_candidate_writes_nothing() -> None:
     made = NativeCandidate(LAYOUT, memory.buffer_info()[0], {"is_empty": True}, {})
     made.enqueue(made.prepare(0, [0, 1.0, 0, 128], {"n": 2, "m": 3, "k": 5}))
     assert memory == array.array("f", [1.0] * 64)
+
+
+class Lazy(torch.Tensor):
+    """A tensor that could still compute when it is looked at."""
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (torch.ones(2, 3).as_subclass(Lazy), "y is returned as a Lazy, not as a torch.Tensor"),
+        ([[1.0] * 3] * 2, "y is returned as a list"),
+        (torch.ones(2, 3, dtype=torch.float16), "y has dtype torch.float16, not torch.float32"),
+        (torch.ones(3, 2).T, r"y is returned with strides \(1, 2\), not contiguous"),
+        (torch.ones(2, 3, device="meta"), "y is returned on meta, not on cpu"),
+    ],
+)
+def test_what_is_returned_must_be_there_already(returned: object, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        check_returned(torch, "y", returned, torch.empty(2, 3))
+
+
+def test_a_plain_tensor_may_be_returned() -> None:
+    check_returned(torch, "y", torch.ones(2, 3), torch.empty(2, 3))
