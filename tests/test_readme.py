@@ -76,6 +76,8 @@ def test_the_readme_shows_its_two_commands_first() -> None:
         "docs/measuring.md",
         "docs/bundle.md",
         "docs/operating.md",
+        "docs/gpu.md",
+        "docs/exchange.md",
     ],
 )
 def test_links_lead_to_files_that_exist(name: str) -> None:
