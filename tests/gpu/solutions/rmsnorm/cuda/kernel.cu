@@ -1,15 +1,9 @@
 // RMSNorm of bf16 rows of 4096, one block a row. Few rows: one load a thread, so that nothing waits for anything but the
-// row. Many rows: fewer threads with more loads each, so that more rows are on their way to a multiprocessor. Or, for
-// many rows, blocks that stay, with the weight in registers and the next row on its way while one is written.
+// row. Many rows: fewer threads with more loads each, so that more rows are on their way to a multiprocessor.
 //
-// FEW_THREADS   threads of a block where rows are few
 // FEW           up to how many rows are few
+// FEW_THREADS   threads of a block where rows are few
 // MANY_THREADS  threads of a block where rows are many
-// STAY          1: blocks that stay do many rows
-// THREADS       threads of a block that stays
-// BLOCKS        blocks that stay on one multiprocessor
-// AHEAD         1: a block that stays asks for its next row before it writes one
-#include <cuda_bf16.h>
 
 constexpr int HIDDEN = 4096;
 constexpr float EPSILON = 1e-5f;
@@ -19,8 +13,9 @@ __device__ __forceinline__ float2 unpack(unsigned pair) {
 }
 
 __device__ __forceinline__ unsigned pack(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return reinterpret_cast<const unsigned &>(pair);
+  unsigned pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
 }
 
 __device__ __forceinline__ uint4 load_once(const uint4 *at) {
@@ -51,7 +46,7 @@ __device__ __forceinline__ void keep_packed(uint4 &bits) {
   asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
 }
 
-// Adds over a block of N threads; `of_warp` is free again two calls later.
+// Adds over a block of N threads.
 template <int N> __device__ __forceinline__ float sum_block(float own, float *of_warp) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) own += __shfl_xor_sync(~0u, own, step);
@@ -85,40 +80,5 @@ __global__ void __launch_bounds__(N, IS_FEW ? 1 : 2048 / (N < 256 ? 256 : N))
   for (int i = 0; i < LOADS; i++) {
     keep_packed(held[i]);
     y[row + i * N] = scaled(held[i], IS_FEW ? gain[i] : weight[threadIdx.x + i * N], scale);
-  }
-}
-
-template <int N, int RESIDENT>
-__global__ void __launch_bounds__(N, RESIDENT) rmsnorm_rows(const uint4 *x, const uint4 *weight, uint4 *y, int rows) {
-  constexpr int LOADS = HIDDEN / 8 / N;
-  __shared__ float of_warp[2][N / 32];
-  uint4 held[LOADS], gain[LOADS];
-#pragma unroll
-  for (int i = 0; i < LOADS; i++) gain[i] = weight[threadIdx.x + i * N];
-  int row = blockIdx.x;
-  if (row < rows)
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) held[i] = load_once(x + (size_t)row * (HIDDEN / 8) + threadIdx.x + i * N);
-  for (int turn = 0; row < rows; turn ^= 1) {
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) sum += squares(held[i]);
-    const int next = row + gridDim.x;
-    uint4 coming[LOADS];
-    if (AHEAD && next < rows)
-#pragma unroll
-      for (int i = 0; i < LOADS; i++) coming[i] = load_once(x + (size_t)next * (HIDDEN / 8) + threadIdx.x + i * N);
-    const float scale = rsqrtf(sum_block<N>(sum, of_warp[turn]) * (1.0f / HIDDEN) + EPSILON);
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) keep_packed(gain[i]), keep_packed(held[i]);
-#pragma unroll
-    for (int i = 0; i < LOADS; i++)
-      __stcs(y + (size_t)row * (HIDDEN / 8) + threadIdx.x + i * N, scaled(held[i], gain[i], scale));
-    if (!AHEAD && next < rows)
-#pragma unroll
-      for (int i = 0; i < LOADS; i++) coming[i] = load_once(x + (size_t)next * (HIDDEN / 8) + threadIdx.x + i * N);
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) held[i] = coming[i];
-    row = next;
   }
 }
