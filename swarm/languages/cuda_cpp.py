@@ -15,15 +15,15 @@ from pathlib import Path
 from swarm.device import Device
 from swarm.errors import BadInput, Refused
 from swarm.languages import cuda_toolkit, nvcc, toolchain
-from swarm.languages.cuda import macros
-from swarm.languages.cuda_header import ENTRY, HEADER, SHIM, host_header, shim
+from swarm.languages.cuda_header import ENTRY, HEADER, PARAMS, SHIM, host_header, params_header, shim
 from swarm.languages.protocol import Artifact, CompileLimits, Failure, KernelInfo, Kind
 from swarm.languages.ptxas import without_figures
 from swarm.problem import Problem
 from swarm.solution import Language, Manifest
 from swarm.verdict import Status
 
-OPTIMISE, STANDARD, TORCH_STANDARD = "-O3", "-std=c++17", "-std=c++20"
+OPTIMISE, STANDARD, TORCH_STANDARD = "-O1", "-std=c++17", "-std=c++20"
+"""-O is about host code, which only launches; device code is optimised fully without it."""
 COMPLETE = "-Xlinker=--no-undefined"
 """A missing `run` is then the linker's error, with its name."""
 MODULE = "benchmark_kernel"
@@ -55,10 +55,11 @@ class CudaCpp:
         limits: CompileLimits,
     ) -> Artifact | Failure:
         sources = {name: files[name] for name in manifest.sources}
-        if taken := {HEADER, SHIM} & set(sources):
+        if taken := {HEADER, SHIM, PARAMS} & set(sources):
             return Failure(Status.INVALID_SOLUTION, f"{taken.pop()} is made by the judge; rename the source")
         sources[HEADER] = host_header(problem.definition).encode()
-        options = [*manifest.compile.options, *macros(manifest.params)]
+        sources[PARAMS] = params_header(manifest.params).encode()
+        options = [*manifest.compile.options, f"--pre-include={PARAMS}"]
         if not any(option.startswith(("-O", "--optimize")) for option in options):
             options.append(OPTIMISE)
         has_standard = any(option.startswith(("-std=", "--std=")) for option in options)

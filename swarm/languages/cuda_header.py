@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from swarm.definition import Definition, DType, TensorSpec
 
 HEADER = "problem.h"
@@ -44,6 +46,7 @@ KEYWORDS = frozenset((
 
 ENTRY = "swarm_entry"
 SHIM = "swarm_shim.cpp"
+PARAMS = "swarm_params.h"
 
 
 def device_header(definition: Definition) -> str:
@@ -67,28 +70,41 @@ def host_header(definition: Definition) -> str:
 def shim(definition: Definition) -> str:
     """Return the source that unpacks the runner's arrays into a call of `run`.
 
-    A tensor's word is its device address, a scalar's points to a double or an int64_t on the host.
+    A tensor's word is its device address, a scalar's points to a double or an int64_t on the host. It reads
+    no header of CUDA, which would take longer to compile than all the rest of it.
     """
+    kinds: list[str] = []
     words: list[str] = []
-    for spec in definition.inputs.values():
+    for spec in (*definition.inputs.values(), *definition.outputs.values()):
         place = f"arguments[{len(words)}]"
-        if spec.is_scalar:
-            words.append(_scalar(spec, place))
-        else:
-            words.append(f"static_cast<const {TYPES[spec.dtype]}*>({place})")
-    for spec in definition.outputs.values():
-        words.append(f"static_cast<{TYPES[spec.dtype]}*>(arguments[{len(words)}])")
-    words += [f"axes[{index}]" for index in range(len(definition.runtime_axes))]
-    call = ",\n      ".join([*words, "static_cast<cudaStream_t>(stream)"])
+        kinds.append(_scalar_type(spec) if spec.is_scalar else "void*")
+        words.append(_scalar(spec, place) if spec.is_scalar else place)
+    for index in range(len(definition.runtime_axes)):
+        kinds.append("int64_t")
+        words.append(f"axes[{index}]")
+    call = ", ".join([*words, "stream"])
+    visible = 'extern "C" __attribute__((visibility("default")))'
     return (
-        f'#include "{HEADER}"\n'
-        f'extern "C" __attribute__((visibility("default"))) void {ENTRY}(void* const* arguments, '
-        f"const int64_t* axes, void* stream) {{\n  (void)axes;\n  run({call});\n}}\n"
+        "#include <cstdint>\n"
+        f'extern "C" void run({", ".join([*kinds, "void*"])});\n'
+        'extern "C" int cudaGetLastError();\nextern "C" const char* cudaGetErrorString(int);\n'
+        f"{visible} void {ENTRY}(void* const* arguments, const int64_t* axes, void* stream) {{\n"
+        f"  (void)axes;\n  run({call});\n}}\n"
         "// Of the last call that failed, 0 if none did: the runtime is this object's own.\n"
-        'extern "C" __attribute__((visibility("default"))) int swarm_error() '
-        "{ return static_cast<int>(cudaGetLastError()); }\n"
-        'extern "C" __attribute__((visibility("default"))) const char* swarm_error_text(int error) '
-        "{ return cudaGetErrorString(static_cast<cudaError_t>(error)); }\n"
+        f"{visible} int swarm_error() {{ return cudaGetLastError(); }}\n"
+        f"{visible} const char* swarm_error_text(int error) {{ return cudaGetErrorString(error); }}\n"
+    )
+
+
+def params_header(params: Mapping[str, int | float | str]) -> str:
+    """Return [params] for nvcc, read before every source: as macros; whole numbers are constants too.
+
+    In `#pragma unroll N` nvcc expands no macro, but takes a constant.
+    """
+    return "#pragma once\n" + "".join(
+        (f"constexpr long long {name} = {value};\n" if isinstance(value, int) else "")
+        + f"#define {name} {value}\n"
+        for name, value in params.items()
     )
 
 
@@ -126,8 +142,10 @@ def _described(spec: TensorSpec) -> str:
 
 
 def _input(spec: TensorSpec) -> str:
-    if not spec.is_scalar:
-        return f"const {TYPES[spec.dtype]}*"
+    return _scalar_type(spec) if spec.is_scalar else f"const {TYPES[spec.dtype]}*"
+
+
+def _scalar_type(spec: TensorSpec) -> str:
     if spec.dtype.is_float:
         return "double"
     return "bool" if spec.dtype is DType.BOOL else "int64_t"

@@ -40,6 +40,7 @@ ARCHES = {
     "B300": "sm_103a",
     "RTX 5090": "sm_120a",
 }
+VERSION_S = 15
 FIRST_WITH_FEATURES = 90
 """From here on the instructions that matter (wgmma, tcgen05) exist only in the code for one architecture,
 whose name ends in `a`."""
@@ -230,7 +231,9 @@ def _nvcc_version(path: Path) -> str | None:
     if not os.access(path, os.X_OK):
         return None
     try:
-        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     match = re.search(r"\bV(\d+\.\d+\.\d+)", done.stdout)

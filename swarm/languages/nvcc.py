@@ -100,7 +100,7 @@ def kernels(built: toolchain.Built) -> tuple[KernelInfo, ...]:
             stores, loads = told.get(symbol, (0, 0))
             found[symbol] = KernelInfo(
                 demangled(symbol), symbol, 0, entry.registers, entry.static_smem_bytes, entry.stack_bytes,
-                stores, loads, entry.parameters, entry.max_threads,
+                stores, loads, entry.parameters, entry.max_threads, entry.cluster,
             )  # fmt: skip
     return tuple(found.values())
 

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from swarm import sandbox
 from swarm.contents import files_hash
@@ -224,15 +225,14 @@ def numbered(made: Compiled, variant: int) -> Compiled:
     return replace(made, kernels=tuple(replace(info, variant=variant) for info in made.kernels))
 
 
-def info_to_json(info: KernelInfo) -> dict[str, object]:
+def info_to_json(info: KernelInfo) -> dict[str, Any]:
     return {name: getattr(info, name) for name in KernelInfo.__dataclass_fields__}
 
 
-def info_from_json(data: Mapping[str, object]) -> KernelInfo:
-    parameters = tuple((offset, size) for offset, size in data["parameters"])  # type: ignore[attr-defined]
-    cluster: object = data.get("cluster")
-    own = {"parameters": parameters, "cluster": tuple(cluster) if isinstance(cluster, list) else None}
-    return KernelInfo(**{**data, **own})  # type: ignore[arg-type]
+def info_from_json(data: Mapping[str, Any]) -> KernelInfo:
+    parameters = tuple((offset, size) for offset, size in data["parameters"])
+    cluster = data.get("cluster") and tuple(data["cluster"])
+    return KernelInfo(**{**data, "parameters": parameters, "cluster": cluster})
 
 
 def _key(

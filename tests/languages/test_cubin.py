@@ -103,6 +103,7 @@ def test_launch_limits_of_the_source_are_in_the_cubin(cache: Path) -> None:
     found = cubin.kernels(made.cubin)
     assert found["clustered"].cluster == (2, 1, 1)
     assert found["clustered"].max_threads == 128
+    assert {info.name: info.cluster for info in made.kernels}["clustered"] == (2, 1, 1)
     assert found["large"].cluster is None and found["large"].max_threads == 0
 
 

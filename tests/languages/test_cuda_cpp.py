@@ -142,6 +142,15 @@ def test_options_and_libraries_are_passed_on(cache: Path) -> None:
     assert isinstance(found, Artifact), found
 
 
+def test_a_parameter_is_a_macro_and_a_constant(cache: Path) -> None:
+    body = KERNEL.replace(
+        "__shared__", "\n#pragma unroll BLOCK\n  for (int i = 0; i < BLOCK; i++) y[i] = x[i];\n  __shared__"
+    )
+    found = compiled(cache, f"#if BLOCK != 64\n#error\n#endif\n{body}")
+    assert isinstance(found, Artifact), found
+    assert "unroll" not in found.log
+
+
 def test_every_option_that_the_protocol_allows_is_one(tmp_path: Path) -> None:
     (tmp_path / "kernel.cu").write_text("")
     allowed = test_nvrtc.protocol().rules.compile_options["cuda_cpp"]
