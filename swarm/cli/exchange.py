@@ -203,11 +203,16 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
         raise Refused(f"{folder} is not empty", remedy="name another folder with --into")
     for name, data in files.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        create_only(path, data)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            create_only(path, data)
+        except OSError as error:
+            raise Refused(f"{path} cannot be written: {error.strerror}", remedy="shorten its name") from None
 
 
 def _folder(folder: Path) -> tuple[str, dict[str, bytes]]:
+    if not (folder / "solution.toml").is_file():
+        raise BadInput("no solution.toml", where=str(folder), remedy="name the folder that holds it")
     files = {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))

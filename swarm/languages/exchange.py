@@ -91,7 +91,7 @@ def import_submission(submission: Submission, allowed_options: Collection[str], 
     spec = submission.spec
     language = next(BUILT_AS[name] for name in BUILT_AS if name in spec.languages)
     paths = tuple(source.path for source in submission.sources)
-    if MANIFEST in paths:
+    if any(path.split("/")[0] == MANIFEST for path in paths):
         raise BadInput(f"a source is called {MANIFEST}", where=where, remedy="rename it; that one is ours")
     built = tuple(path for path in paths if path.endswith(language.suffixes))
     given = spec.compile_options if not spec.is_python else None

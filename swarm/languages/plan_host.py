@@ -9,6 +9,7 @@ from swarm.languages import numbers
 from swarm.languages.cpp_expressions import HELPERS, Value, number
 from swarm.languages.plan import Argument, Launch, Memset, Plan
 from swarm.languages.plan_names import PlanNames, Scope, accessor
+from swarm.languages.resolve import squeezed
 from swarm.languages.tensormaps import TYPES, TensorMap
 
 RUNTIME = HELPERS.with_name("swarm_runtime.h")
@@ -200,7 +201,7 @@ class _HostCode(PlanNames):
         condition = "true"
         if launch.when is not None:
             condition = self.value(launch.when, scope, f"{where}.when").as_truth
-        yield f"if ({condition}) {{  // {where}: {launch.kernel}"
+        yield f"if ({condition}) {{  // {where}: {squeezed(launch.kernel)}"
         if launch.repeat is None:
             yield from (f"  {line}" for line in self._one_launch(launch, place, scope, where))
         else:

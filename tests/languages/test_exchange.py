@@ -336,10 +336,11 @@ def test_empty_content_comes_from_the_file_beside_it(tmp_path: Path) -> None:
 
 
 def test_a_source_that_has_our_manifests_name_is_refused() -> None:
-    raw = solution()
-    raw["sources"].append({"path": "solution.toml", "content": "x"})
-    with pytest.raises(BadInput, match=r"solution\.json: a source is called solution\.toml"):
-        import_submission(parsed(raw), (), "solution.json")
+    for path in ("solution.toml", "solution.toml/kernel.py"):
+        raw = solution()
+        raw["sources"].append({"path": path, "content": "x"})
+        with pytest.raises(BadInput, match=r"solution\.json: a source is called solution\.toml"):
+            import_submission(parsed(raw), (), "solution.json")
 
 
 def test_an_empty_source_cannot_be_submitted() -> None:
@@ -455,6 +456,19 @@ def test_an_import_says_what_to_type_next_and_never_overwrites(
     assert "no problem here computes 'add_one'" in out
     code, _, err = command(capsys, "import-solution", "solution.json")
     assert (code, err) == (1, "swarm: add_one_by_hand is not empty; name another folder with --into\n")
+
+
+def test_what_a_disk_does_not_take_and_a_folder_without_a_solution_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = solution()
+    raw["sources"].append({"path": "x" * 300 + ".py", "content": "x = 1\n"})
+    file = tmp_path / "solution.json"
+    file.write_text(json.dumps(raw))
+    code, _, err = command(capsys, "import-solution", str(file), "--into", str(tmp_path / "in"))
+    assert code == 1 and "cannot be written: File name too long; shorten its name" in err
+    code, _, err = command(capsys, "export", "swiglu", "--solution", str(ROOT / "docs"))
+    assert code == 1 and "docs: no solution.toml; name the folder that holds it" in err
 
 
 def test_an_import_needs_no_run_root(
