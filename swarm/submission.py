@@ -169,7 +169,12 @@ class Exchange(Frozen):
 
 def parse_submission(data: bytes, where: str, *, warnings: list[str] | None = None) -> Submission:
     """Parse solution.json; sources may still be empty. Unknown fields are noted in `warnings`, if given."""
-    return parse(Submission, read_json(data, where), json_fields(where), notes=warnings)
+    raw = read_json(data, where)
+    try:
+        json.dumps(raw, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadInput("a text holds half of a surrogate pair", where=where, remedy="correct it") from None
+    return parse(Submission, raw, json_fields(where), notes=warnings)
 
 
 def check_complete(submission: Submission, where: str) -> None:
@@ -188,13 +193,7 @@ def submission_json(submission: Submission) -> bytes:
     fields = submission.model_dump(mode="json")
     if not submission.spec.pip_packages:
         del fields["spec"]["pip_packages"]
-    try:
-        text = json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False)
-        return (text + "\n").encode()
-    except UnicodeEncodeError:
-        raise BadInput(
-            "a text is not UTF-8", where=f"submission {shown(submission.name)}", remedy="correct it"
-        ) from None
+    return (json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def _toml(value: str | Iterable[str]) -> str:

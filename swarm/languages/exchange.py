@@ -128,7 +128,7 @@ def import_submission(submission: Submission, allowed_options: Collection[str], 
     files = {MANIFEST: render_manifest(manifest)}
     for source in submission.sources:
         if source.path != PARAMS_FILE or not (spec.is_python and params):
-            files[source.path] = _encoded(source.content, f"{where}: {source.path}")
+            files[source.path] = source.content.encode()
     return Imported(files, tuple(_remarks(submission, manifest, files)))
 
 
@@ -241,13 +241,6 @@ def _checked(raw: dict[str, object], where: str) -> Manifest:
 
 def _located(where: str) -> Locate:
     return lambda loc: f"{where}: {'.'.join(map(str, loc))}" if loc else where
-
-
-def _encoded(text: str, where: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise BadInput("holds half of a surrogate pair", where=where, remedy="write UTF-8") from None
 
 
 def _decoded(data: bytes, where: str) -> str:

@@ -302,6 +302,12 @@ def test_what_is_wrong_is_named(case: str) -> None:
         parsed(solution(**changes))
 
 
+def test_half_a_surrogate_pair_is_no_text() -> None:
+    for changes in ({"author": "\ud800"}, {"spec__dependencies": ["\udfff"]}):
+        with pytest.raises(BadInput, match=r"solution\.json: a text holds half of a surrogate pair"):
+            parsed(solution(**changes))
+
+
 def test_unknown_fields_are_noted_where_that_is_asked_for() -> None:
     notes: list[str] = []
     raw = {**solution(), "licence": "MIT"}
