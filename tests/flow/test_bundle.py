@@ -36,11 +36,13 @@ BARE = ("torch", "cuda-bindings", "click", "pydantic")
 BLOCKER = """
 import sys
 class Bare:
+    def __init__(self, finder):
+        self.finder = finder
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
     def find_spec(self, name, path=None, target=None):
-        top = name.partition(".")[0]
-        if top in {blocked!r}:
-            raise ModuleNotFoundError(f"{{name}} is not on a bare host", name=name)
-sys.meta_path.insert(0, Bare())
+        return None if name.partition(".")[0] in {blocked!r} else self.finder.find_spec(name, path, target)
+sys.meta_path[:] = map(Bare, sys.meta_path)
 """
 TOML = '[run]\nname = "t"\n[budget]\nbaseline_s = 5\n'
 
@@ -168,7 +170,7 @@ def test_what_leaves_as_a_file_comes_home_as_a_merge(
     again = bench(bundle, out, bare)
     said, err = again.communicate(timeout=400)
     assert again.returncode == 0, err
-    assert "is not on a bare host" not in err
+    assert "No module named" not in err
     lines = re.findall(r"^\[\d+/\d+\] double [0-9a-f]{10} ([A-Z_]+)", err, re.MULTILINE)
     assert {"PASSED", "COMPILE_ERROR", "FASTER"} >= set(lines) >= {"PASSED", "FASTER"}
     made = records(out)
@@ -223,4 +225,4 @@ def test_the_bare_host_of_these_tests_is_bare(bare: dict[str, str], module: str)
     done = subprocess.run(
         [sys.executable, "-P", "-c", f"import {module}"], env=bare, capture_output=True, text=True
     )
-    assert f"{module} is not on a bare host" in done.stderr
+    assert f"No module named '{module}'" in done.stderr
