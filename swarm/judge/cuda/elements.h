@@ -18,9 +18,11 @@ typedef long long i64;
 #define RULE inline
 #define SLOW_RULE inline
 #define SHORT_LOOP
+#if !defined(__VECTOR_TYPES_H__)  // nobody included CUDA's
 struct alignas(16) uint4 {
   u32 x, y, z, w;
 };
+#endif
 #endif
 
 // ---- numbers and their bits

@@ -1,32 +1,43 @@
 // kernels.cu on the CPU: what a driver would launch, by name and parameter block.
 #include "emulator.h"
 
+template <class T> T atomicMax(T *at, T value) {
+  const T before = *at;
+  if (value > before) *at = value;
+  return before;
+}
+
+template <class T> T atomicOr(T *at, T value) {
+  const T before = *at;
+  *at |= value;
+  return before;
+}
+
+inline int __any_sync(unsigned, int value) {
+  int any = value != 0;
+  for (int lane = 16; lane; lane /= 2) any |= __shfl_xor_sync(~0u, any, lane);
+  return any;
+}
+
+#define __noinline__
 #include "kernels.cu"
 
-struct Table {
+struct Parameters {
   const void *rows;
   const u32 *firsts;
   u32 count, tiles;
-  u64 last[2];
+  u64 more[2];
 };
 
-extern "C" int launch(const char *name, unsigned grid, const Table *given) {
-  const Table table = *given;
-  const Region *regions = (const Region *)table.rows;
-  if (!strcmp(name, "swarm_fill")) {
-    emulator::run(grid, THREADS,
-                  [=] { swarm_fill(regions, table.firsts, table.count, table.tiles, table.last[0]); });
-  } else if (!strcmp(name, "swarm_inspect")) {
-    emulator::run(grid, THREADS, [=] {
-      swarm_inspect(regions, table.firsts, table.count, table.tiles, table.last[0], (Finding *)table.last[1]);
-    });
-  } else if (!strcmp(name, "swarm_compare")) {
-    emulator::run(grid, THREADS, [=] {
-      swarm_compare((const Pair *)table.rows, table.firsts, table.count, table.tiles, (Stats *)table.last[0]);
-    });
-  } else {
-    return 1;
-  }
+extern "C" int launch(const char *name, unsigned blocks, const Parameters *given) {
+  const unsigned grid[] = {blocks, 1, 1}, block[] = {THREADS, 1, 1};
+  const auto at = [](const void *field) { return (const unsigned char *)field; };
+  const unsigned char *fields[] = {at(&given->rows),  at(&given->firsts),  at(&given->count),
+                                   at(&given->tiles), at(&given->more[0]), at(&given->more[1])};
+  if (!strcmp(name, "swarm_fill")) emulator::launch(swarm_fill, grid, block, 0, fields);
+  else if (!strcmp(name, "swarm_inspect")) emulator::launch(swarm_inspect, grid, block, 0, fields);
+  else if (!strcmp(name, "swarm_compare")) emulator::launch(swarm_compare, grid, block, 0, fields);
+  else return 1;
   return 0;
 }
 

@@ -1,4 +1,4 @@
-"""A CUDA driver over host memory, for the judge's own kernels alone: they run as `emulator.h` runs them.
+"""A CUDA driver over host memory, for the judge's own kernels alone: `emulator.h` runs them.
 
 It stands at the seam of cuda.bindings.driver, so everything above it is the product: tables, launches,
 arenas, what a sitting makes of the results. Addresses are the process's own.
@@ -17,10 +17,12 @@ from typing import Any
 import pytest
 
 from swarm.judge.cuda import driver, kernels
+from swarm.languages.cuda_toolkit import all_headers
 
 FOLDER = Path(__file__).parent
 PRODUCT = Path(kernels.__file__).parent
-FLAGS = ("-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-w")
+EMULATOR = FOLDER.parents[1] / "gpu"
+FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-w")
 ATTRIBUTES = {
     "COMPUTE_CAPABILITY_MAJOR": 9,
     "COMPUTE_CAPABILITY_MINOR": 0,
@@ -34,7 +36,7 @@ ATTRIBUTES = {
 def build(folder: Path) -> ctypes.CDLL:
     """Compile the kernels for the CPU."""
     library = folder / "emulated.so"
-    includes = (f"-I{PRODUCT}", f"-I{FOLDER}")
+    includes = [f"-I{folder}" for folder in (PRODUCT, EMULATOR, *all_headers())]
     subprocess.run(["g++", *FLAGS, *includes, str(FOLDER / "emulated.cpp"), "-o", str(library)], check=True)
     return ctypes.CDLL(str(library))
 

@@ -378,7 +378,8 @@ def test_the_verdict_and_its_words_are_the_cpus(bench: Bench, data: st.DataObjec
         if data.draw(st.booleans()):
             got.zero_()
         expected = got.clone().to(elements.torch_dtype(dtype)).to(elements.comparable_dtype(dtype))
-        got[chosen(errors)] += 1.3
+        hit = chosen(errors)
+        got[hit] += (1.3 + torch.arange(count, dtype=torch.float64) / 512)[hit]
         for value in (math.nan, math.inf, -math.inf):
             got[chosen(strange / 3)] = value
         if limits.allow_negative_inf and dtype is not DType.FLOAT8_E4M3FN:
