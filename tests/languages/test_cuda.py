@@ -231,6 +231,31 @@ def test_a_language_is_refused_on_the_wrong_kind_of_device(cache: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "trick", ["#define nothing swarm_close\n", "constexpr auto nothing = swarm_close;\n"]
+)
+def test_a_kernel_cannot_take_a_name_of_ours(trick: str, cache: Path) -> None:
+    kernel = KERNEL.replace("void nothing", "void swarm_close") + trick
+    found = built(FILES | {"kernel.cu": kernel}, cache)
+    assert isinstance(found, Failure)
+    assert found.status is Status.INVALID_SOLUTION
+    assert found.reason.startswith("kernel 'nothing' is called swarm_close")
+
+
+def test_what_a_source_makes_the_compiler_print_steers_no_terminal(cache: Path) -> None:
+    kernel = KERNEL + "#error \x1b[31m red \x07 and \u202e back\n"
+    found = built(FILES | {"kernel.cu": kernel}, cache)
+    assert isinstance(found, Failure)
+    assert "red" in found.reason and "red" in found.log
+    assert not {"\x1b", "\x07", "\u202e"} & set(found.reason + found.log)
+
+
+def built(files: Mapping[str, str], cache: Path) -> Built | Failure:
+    """Return what the judge makes of a tree."""
+    rules = Frozen(problem(), read_protocol((ROOT / "COORDINATION.md").read_bytes(), "COORDINATION.md"))
+    return build({name: text.encode() for name, text in files.items()}, rules, gpu(), cache)
+
+
+@pytest.mark.parametrize(
     "folder",
     sorted(path.parent for path in SOLUTIONS.rglob("solution.toml") if path.parent.name.startswith("cuda")
            and path.parent.name not in ("cuda_torch",)),
