@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
     Row = tuple[str, str, Limit]
 
+LARGE_GFLOPS = 1e4
+"""With such a rate in float32 all are told in TFLOP/s."""
+
 
 @click.command()
 @click.argument("names", metavar="[PROBLEM]...", nargs=-1)
@@ -108,8 +111,10 @@ def _print(peaks: Peaks, rows: list[Row]) -> None:
     from swarm.report.render import microseconds
 
     out = stdout()
-    gflops = ", ".join(f"{dtype} {value:,.0f}" for dtype, value in peaks.gflops.items())
-    out.print(f"{peaks.device_model}: {peaks.bandwidth_gbps:.1f} GB/s; GFLOP/s: {gflops}", soft_wrap=True)
+    is_large = peaks.gflops.get("float32", 0.0) >= LARGE_GFLOPS
+    unit, scale = ("TFLOP/s", 1e3) if is_large else ("GFLOP/s", 1.0)
+    rates = ", ".join(f"{dtype} {value / scale:,.5g}" for dtype, value in peaks.gflops.items())
+    out.print(f"{peaks.device_model}: {peaks.bandwidth_gbps:.1f} GB/s; {unit}: {rates}", soft_wrap=True)
     out.print(peaks.source, style="dim", markup=False, soft_wrap=True)
     out.print()
     print_table(
