@@ -219,11 +219,13 @@ def spawn(
     devices: Sequence[Path] = (),
     pass_fds: Sequence[int] = (),
     nice: int = 0,
+    loopback: bool = False,
     at: Level | None = None,
 ) -> Process:
     """Start `argv` in a box of its own that sees the system and `readable`, and may change `writable`.
 
-    Of the device nodes that belong to GPUs it sees `devices` alone.
+    Of the device nodes that belong to GPUs it sees `devices` alone. With `loopback` the programs in the box
+    reach each other, and still nobody else, at 127.0.0.1.
 
     Paths are the same inside; `cwd` is an empty private folder unless given. What it prints goes to `log`.
     """
@@ -251,6 +253,7 @@ def spawn(
             memory="RLIMIT_DATA" if devices else "RLIMIT_AS",
         ),
         "scratch_bytes": limits.scratch_bytes,
+        "loopback": loopback,
         "readable": _visible(
             [
                 *SYSTEM,

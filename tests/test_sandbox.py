@@ -259,3 +259,19 @@ def test_only_the_devices_that_were_given_are_there() -> None:
     ) as box:
         assert box.wait(20) == Exit(0, None)
         assert f"{['full', 'null', 'random', 'tty', 'urandom', 'zero']} True" in box.log
+
+
+@needs_namespaces
+@pytest.mark.parametrize("loopback", [True, False])
+def test_programs_in_a_box_reach_each_other_only_if_they_are_to(loopback: bool) -> None:
+    code = (
+        "import socket\nserver = socket.create_server(('127.0.0.1', 0))\n"
+        "socket.create_connection(server.getsockname(), 2)\nprint('connected')\n"
+        "socket.create_connection(('127.0.0.1', 22), 2)"
+    )
+    with sandbox.spawn(
+        [PYTHON, "-I", "-S", "-c", code], limits=Limits(), cores=CORES, loopback=loopback
+    ) as process:
+        assert process.wait(20) == Exit(1, None)
+        assert ("connected" in process.log) is loopback
+        assert ("refused" in process.log) is loopback

@@ -44,7 +44,7 @@ grid = ["ceildiv(n, BLOCK)"]
 block = ["BLOCK"]
 args = ["x", "y", "n:i64"]
 """
-TOML = '[run]\nname = "t"\nworkers = 1\n[budget]\nbaseline_s = 60\n'
+TOML = '[run]\nname = "t"\nworkers = 1\n[budget]\nbaseline_s = 10\n'
 
 
 @pytest.fixture
@@ -87,30 +87,22 @@ def test_the_gpus_are_what_nvidia_smi_says() -> None:
     assert not cores_beside(found) & set(dealt)
 
 
-def test_a_kernel_is_benched_with_what_it_needs_and_reaches(root: RunRoot) -> None:
-    done = swarm("bench", "double", "--json")
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert f"on {chosen_devices('cuda')[0].model}" in done.stderr
+def test_a_kernel_is_benched_with_what_it_needs_and_reaches_and_profiled_or_the_reason_is_said(
+    root: RunRoot,
+) -> None:
+    done = swarm("bench", "double", "--sass", "--profile", "--json")
     said = json.loads(done.stdout)
+    assert f"on {chosen_devices('cuda')[0].model}" in done.stderr
     assert (said["status"], said["language"]) == ("PASSED", "cuda")
     [kernel] = said["kernels"]
     assert kernel["info"]["registers"] > 0 and kernel["occupancy"] > 0.5
     [rate] = said["achieved"]
     assert 0 < rate["bandwidth_share"] < 1
-    for words in (["--sass"], []):
-        shown = swarm("bench", "double", *words)
-        assert shown.returncode == 0, shown.stderr
-        print(shown.stdout)
-        assert ("EXIT" in shown.stdout) == bool(words)
-
-
-def test_a_kernel_is_profiled_or_the_reason_is_said(root: RunRoot) -> None:
-    done = swarm("bench", "double", "--profile", "--json")
-    said = json.loads(done.stdout)
-    assert said["status"] == "PASSED"
-    if done.returncode == 1:
+    [code] = said["sass"]
+    assert "EXIT" in code["text"]
+    if "profile" not in said:
         print(done.stderr)
-        assert "swarm: --profile: " in done.stderr and "profile" not in said
+        assert done.returncode == 1 and "swarm: --profile: " in done.stderr
         return
     assert done.returncode == 0, done.stderr
     [kernel] = said["profile"]["kernels"]
@@ -139,7 +131,7 @@ def test_cpp_stays_on_the_cpu_beside_a_gpu(root: RunRoot) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_run_takes_the_gpu_by_itself_and_finds_a_faster_kernel(root: RunRoot) -> None:
-    done = swarm("run", "--minutes", "1.5", "--json", timeout_s=500)
+    done = swarm("run", "--minutes", "0.5", "--json", timeout_s=500)
     print(done.stderr)
     assert done.returncode == 0, done.stderr
     device = chosen_devices("cuda")[0]
@@ -148,7 +140,7 @@ def test_a_run_takes_the_gpu_by_itself_and_finds_a_faster_kernel(root: RunRoot) 
     assert board["device"] == device.model
     [row] = board["problems"]
     assert row["speedup_over_seed"] > 1.5
-    assert row["t_b_us"] > 0 and row["t_sol_us"] > 0
+    assert row["t_sol_us"] > 0
     said = json.loads(swarm("status", "--json").stdout)
     assert said["device_model"] == device.model
     assert [one["device"] for one in said["devices"]] == [one.uuid for one in chosen_devices("cuda")]

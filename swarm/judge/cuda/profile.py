@@ -1,7 +1,9 @@
 """Has Nsight Compute look at one call of a candidate: why a kernel takes as long as it does.
 
-The call is made in a sandboxed process of its own with inputs as the judge draws them; nothing of it counts
-for a verdict. The GPU's clocks are left as they are.
+The call is made in a process of its own with inputs as the judge draws them; nothing of it counts for a
+verdict. The GPU's clocks are left as they are. The process is in a box; many drivers show counters to the
+machine's administrator only, which nobody is in there, so a plan, whose code on the host is all ours, is
+tried outside of it after that.
 """
 
 from __future__ import annotations
@@ -11,9 +13,12 @@ import json
 import os
 import re
 import secrets
+import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +33,7 @@ from swarm.judge.cuda.wire import pack_load
 from swarm.judge.reference import References
 from swarm.judge.workbench import Workbench
 from swarm.languages import cuda_toolkit
-from swarm.languages.protocol import Artifact
+from swarm.languages.protocol import Artifact, Kind
 from swarm.locks import device_lock_path, held
 from swarm.problem import Problem
 from swarm.workload import Workload
@@ -46,6 +51,8 @@ OPTIONS = (
 """The clocks are not ours to change, and ncu would."""
 TIMEOUT_S = 300.0
 LOCK_S = 600.0
+REPORT = "report.csv"
+TIMED_OUT = f"did not end within {TIMEOUT_S:.0f} s"
 NOT_ALLOWED = "ERR_NVGPUCTRPERM"
 PREFIX = re.compile(r"^==\w+== ?")
 
@@ -91,12 +98,17 @@ def profile(artifact: Artifact, problem: Problem, workload: Workload, device: De
         folder.chmod(0o755)
         out.mkdir()
         _lay_out(folder, artifact, problem, workload)
-        end, said = _watch(ncu, folder, out, Host.of(artifact.kind), device)
-        report = out / "report.csv"
-        text = report.read_text(errors="replace") if report.is_file() else ""
-    if found := read(text.splitlines()):
-        return found
-    raise Refused(_reason(end, text, said), where="--profile", remedy=_remedy(text + said))
+        refusals = []
+        report = out / REPORT
+        for watch in (_boxed, _plain) if artifact.kind is Kind.PLAN else (_boxed,):
+            report.unlink(missing_ok=True)
+            end, said = watch(_command(ncu, folder, out), folder, out, Host.of(artifact.kind), device)
+            text = report.read_text(errors="replace") if report.is_file() else ""
+            if found := read(text.splitlines()):
+                return found
+            refusals.append((_reason(end, text, said), _remedy(text + said)))
+    reason, remedy = refusals[-1]
+    raise Refused(reason, where="--profile", remedy=remedy)
 
 
 def read(lines: Iterable[str]) -> list[Profiled]:
@@ -152,37 +164,65 @@ def _lay_out(folder: Path, artifact: Artifact, problem: Problem, workload: Workl
     (folder / SPEC).write_text(json.dumps(spec))
 
 
-def _watch(ncu: Path, folder: Path, out: Path, host: Host, device: Device) -> tuple[sandbox.Exit | None, str]:
-    """Let ncu run the call; return how that ended and what was printed."""
-    driver.bindings()  # so that the driver's libraries are known
-    libraries = nodes.library_folders()
+def _command(ncu: Path, folder: Path, out: Path) -> list[str]:
     sections = [word for name in SECTIONS for word in ("--section", name)]
     python = [os.path.realpath(sys.executable), "-I", "-S", str(MAIN), str(folder)]
-    tools = [path for path in (ncu.resolve().parent, Path("/opt/nvidia")) if path.exists()]
+    return [str(ncu), *OPTIONS, *sections, "--force-overwrite", "--log-file", str(out / REPORT), *python]
+
+
+def _boxed(command: Sequence[str], folder: Path, out: Path, host: Host, device: Device) -> tuple[str, str]:
+    """Run it in a box; return how it ended and what it printed."""
+    driver.bindings()  # so that the driver's libraries are known
+    libraries = nodes.library_folders()
+    tools = [path for path in (Path(command[0]).resolve().parent, Path("/opt/nvidia")) if path.exists()]
     process = sandbox.spawn(
-        [str(ncu), *OPTIONS, *sections, "--log-file", str(out / "report.csv"), *python],
+        command,
         limits=LIMITS[host],
         cores=device.cores,
-        env={
-            "CUDA_VISIBLE_DEVICES": device.uuid,
-            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            "USER": "swarm",
-            "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
-        },
+        env={**_environment(device), "USER": "swarm", "LD_LIBRARY_PATH": ":".join(map(str, libraries))},
         readable=[folder, PACKAGE, *nodes.site_folders(), *libraries, *tools],
         writable=[out],
         devices=nodes.nodes(device.uuid),
+        loopback=True,  # ncu talks to what it watches by TCP
     )
     with process:
         end = process.wait(TIMEOUT_S)
-        return end, process.log
+        return TIMED_OUT if end is None else str(end), process.log
 
 
-def _reason(end: sandbox.Exit | None, report: str, said: str) -> str:
+def _plain(command: Sequence[str], folder: Path, out: Path, host: Host, device: Device) -> tuple[str, str]:
+    """Run it as the user that we are."""
+    assert host is Host.BARE, "what may have code on the host stays in the box"
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=os.environ | _environment(device) | {"HOME": str(out)},
+        cwd=folder,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return TIMED_OUT, ""
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return f"exit code {process.returncode}", said
+
+
+def _environment(device: Device) -> dict[str, str]:
+    return {"CUDA_VISIBLE_DEVICES": device.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def _reason(end: str, report: str, said: str) -> str:
     if NOT_ALLOWED in report + said:
-        return "this machine's driver lets only its administrator see a GPU's counters"
-    if end is None:
-        return f"ncu did not end within {TIMEOUT_S:.0f} s"
+        return "this machine's driver shows a GPU's counters to the administrator only"
+    if end == TIMED_OUT:
+        return f"ncu {end}"
     lines = [line for line in (report + "\n" + said).splitlines() if line.strip()]
     told = [PREFIX.sub("", line) for line in lines if "==ERROR==" in line] or lines[-1:]
     return f"ncu saw no kernel ({end}): {' '.join(told)[:400] or 'it said nothing'}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from swarm.judge.cuda import profile
-from swarm.sandbox import Exit
 
 HEAD = (
     '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size",'
@@ -46,16 +45,16 @@ def test_metrics_and_advice_belong_to_their_kernel() -> None:
 
 def test_a_driver_that_keeps_its_counters_to_root_is_named() -> None:
     said = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU ..."
-    assert "lets only its administrator" in profile._reason(Exit(1, None), said, "")
+    assert "to the administrator only" in profile._reason("exit code 1", said, "")
     assert "NVreg_RestrictProfilingToAdminUsers=0" in profile._remedy(said)
 
 
 def test_what_ncu_says_is_passed_on() -> None:
     said = "==PROF== Connected\n==ERROR== The application returned an error code (1).\n"
-    reason = profile._reason(Exit(1, None), said, "KeyError: 'x'")
+    reason = profile._reason("exit code 1", said, "KeyError: 'x'")
     assert reason == "ncu saw no kernel (exit code 1): The application returned an error code (1)."
     assert (
-        profile._reason(Exit(1, None), "", "a\nKeyError: 'x'\n")
+        profile._reason("exit code 1", "", "a\nKeyError: 'x'\n")
         == "ncu saw no kernel (exit code 1): KeyError: 'x'"
     )
-    assert "did not end within 300 s" in profile._reason(None, "", "")
+    assert "did not end within 300 s" in profile._reason(profile.TIMED_OUT, "", "")
