@@ -10,16 +10,21 @@ from pathlib import Path
 from swarm.contents import files_hash
 
 
-def keep(files: Mapping[str, bytes], cache: Path, name: str | None = None) -> Path:
-    """Return a folder with `files`, under `name` or what they are; it appears whole or not at all."""
-    folder = cache / (files_hash(files)[:40] if name is None else name)
+def keep(files: Mapping[str, bytes], cache: Path) -> Path:
+    """Return a folder of `cache` with exactly `files`; it appears whole or not at all.
+
+    What is there is read again: a machine that lost its power may have kept the names alone.
+    """
+    folder = cache / files_hash(files)[:40]
+    if folder.exists() and not _holds(folder, files):
+        shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         return folder
     cache.mkdir(parents=True, exist_ok=True)
     temp = Path(tempfile.mkdtemp(dir=cache, prefix=".tmp-"))
     temp.chmod(0o755)
-    for path_name, data in files.items():
-        path = temp / path_name
+    for name, data in files.items():
+        path = temp / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     try:
@@ -29,3 +34,10 @@ def keep(files: Mapping[str, bytes], cache: Path, name: str | None = None) -> Pa
             raise
         shutil.rmtree(temp)
     return folder
+
+
+def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
+    try:
+        return all((folder / name).read_bytes() == data for name, data in files.items())
+    except OSError:
+        return False

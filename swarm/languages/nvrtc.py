@@ -82,7 +82,7 @@ def compile_variants(
     folder = cache / "cubins"
     wanted = [replace(one, options=_options(one, arch, compiler)) for one in variants]
     keys = [_key(files, units, one, compiler) for one in wanted]
-    missing = [number for number, key in enumerate(keys) if not (folder / f"{key}.json").exists()]
+    missing = [number for number, key in enumerate(keys) if not _is_kept(folder, key)]
     if missing:
         todo = [wanted[number] for number in missing]
         failed = _compile(files, units, todo, [keys[n] for n in missing], folder, compiler, limits, cores)
@@ -212,6 +212,10 @@ def _keep(folder: Path, key: str, made: Compiled) -> None:
     told = {"log": made.log, "kernels": [info_to_json(info) for info in made.kernels]}
     create_only(folder / f"{key}.cubin", made.cubin)
     create_only(folder / f"{key}.json", json.dumps(told).encode())
+
+
+def _is_kept(folder: Path, key: str) -> bool:
+    return all((folder / f"{key}.{suffix}").exists() for suffix in ("json", "cubin"))
 
 
 def _kept(folder: Path, key: str, number: int) -> Compiled:
