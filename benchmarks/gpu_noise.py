@@ -19,34 +19,36 @@ MIN_FOUND = 0.9
 
 
 def same(bench: Bench, count: int) -> Part:
-    """Compare one kernel with itself at three sizes, in turns, until the time is over."""
-    rmsnorm, tree = trees.problem("rmsnorm"), trees.solution("rmsnorm/cuda")
-    problems = {us: with_workloads(rmsnorm, [{"batch_size": rows}]) for us, rows, _ in SIZES}
-    found: dict[int, list[Comparison]] = {us: [] for us, _, _ in SIZES}
+    """Compare one kernel with itself at three sizes in one sitting, until the time is over."""
+    tree = trees.solution("rmsnorm/cuda")
+    problem = with_workloads(trees.problem("rmsnorm"), [{"batch_size": rows} for _, rows, _ in SIZES])
+    found: list[Comparison] = []
     for number in range(count):
-        for us, problem in problems.items():
-            if bench.left_s < 0 and number > 1:
-                break
-            found[us].append(bench.comparison(problem, tree, tree, f"same-{us}-{number}"))
+        if bench.left_s < 0 and number > 1:
+            break
+        found.append(bench.comparison(problem, tree, tree, f"same-{number}"))
+    outcomes = Counter(str(item.outcome) for item in found)
+    each_s = sum(item.measured_s for item in found) / len(found)
     rows: list[Row] = []
-    figures: dict[str, Any] = {}
-    for us, _, widest in SIZES:
-        ratios = [item.ratio for item in found[us] if item.ratio is not None]
-        width = quantile(ratios, 0.975) - quantile(ratios, 0.025)
-        outcomes = Counter(str(item.outcome) for item in found[us])
-        faster = outcomes[Outcome.FASTER]
+    figures: dict[str, Any] = {"outcomes": dict(outcomes), "seconds_each": each_s}
+    for us, batch, widest in SIZES:
+        effect = trees.frozen(problem).protocol.tests.effect_at(us)
+        ratios = [one for item in found for one in item.workloads if one.uuid.endswith(f"-{batch}")]
+        centres = [one.ratio for one in ratios]
+        width = quantile(centres, 0.975) - quantile(centres, 0.025)
+        faster = sum(one.low > 1 + effect for one in ratios)
         seen = f"{100 * width:.2f} %, {faster} FASTER of {len(ratios)}"
         rows.append(
             (f"A/A at about {us} us", f"{100 * widest:.1f} %, 0", seen, width <= widest and not faster)
         )
         figures[str(us)] = {
-            "comparisons": len(ratios),
             "range95": width,
-            "outcomes": dict(outcomes),
-            "ratios": ratios,
-            "clocks": sorted({workload.clock for item in found[us] for workload in item.workloads}),
-            "seconds_each": sum(item.measured_s for item in found[us]) / len(ratios),
+            "faster": faster,
+            "ratios": centres,
+            "clocks": sorted({one.clock for one in ratios}),
         }
+    whole = f"{outcomes[Outcome.FASTER]} FASTER of {len(found)}"
+    rows.append(("  all three as one problem", "0", whole, not outcomes[Outcome.FASTER]))
     return Part(rows, figures)
 
 

@@ -4,6 +4,8 @@
 // FEW           up to how many rows are few
 // FEW_THREADS   threads of a block where rows are few
 // MANY_THREADS  threads of a block where rows are many
+// MANY_EARLY    1 asks for the weight together with such a row, 0 when its sum is known
+// MANY_ONCE     1 keeps such rows out of the first cache
 
 constexpr int HIDDEN = 4096;
 constexpr float EPSILON = 1e-5f;
@@ -59,19 +61,18 @@ template <int N> __device__ __forceinline__ float sum_block(float own, float *of
   return sum;
 }
 
-// Where rows are few the weight is asked for early, for latency is all; where they are many it is in the first cache, and
-// registers are better spent on more blocks.
-template <int N, bool IS_FEW>
-__global__ void __launch_bounds__(N, IS_FEW ? 1 : 2048 / (N < 256 ? 256 : N))
+// IS_EARLY asks for the weight with the row, IS_ONCE keeps the row out of the first cache.
+template <int N, bool IS_EARLY, bool IS_ONCE>
+__global__ void __launch_bounds__(N)
     rmsnorm_row(const uint4 *__restrict__ x, const uint4 *__restrict__ weight, uint4 *__restrict__ y) {
   constexpr int LOADS = HIDDEN / 8 / N;
   __shared__ float of_warp[N / 32];
   const size_t row = (size_t)blockIdx.x * (HIDDEN / 8) + threadIdx.x;
   uint4 held[LOADS], gain[LOADS];
 #pragma unroll
-  for (int i = 0; i < LOADS; i++) held[i] = load_once(x + row + i * N);
+  for (int i = 0; i < LOADS; i++) held[i] = IS_ONCE ? load_once(x + row + i * N) : x[row + i * N];
 #pragma unroll
-  for (int i = 0; i < (IS_FEW ? LOADS : 0); i++) gain[i] = weight[threadIdx.x + i * N];
+  for (int i = 0; i < (IS_EARLY ? LOADS : 0); i++) gain[i] = weight[threadIdx.x + i * N];
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < LOADS; i++) sum += squares(held[i]);
@@ -79,6 +80,6 @@ __global__ void __launch_bounds__(N, IS_FEW ? 1 : 2048 / (N < 256 ? 256 : N))
 #pragma unroll
   for (int i = 0; i < LOADS; i++) {
     keep_packed(held[i]);
-    y[row + i * N] = scaled(held[i], IS_FEW ? gain[i] : weight[threadIdx.x + i * N], scale);
+    y[row + i * N] = scaled(held[i], IS_EARLY ? gain[i] : weight[threadIdx.x + i * N], scale);
   }
 }
