@@ -1,6 +1,6 @@
 """What the project claims about its judge on a GPU, measured through the product. Run on a GPU host:
 
-    python -m benchmarks.gpu [--parts latency,agreement,...] [--seconds 610] [--out FILE]
+    python -m benchmarks.gpu [--parts latency,agreement,...] [--seconds 430] [--out FILE]
 
 from the repository's root. A part that has not seen all by the end of its share of the seconds says how much
 it saw. Prints a table after each part and last, and writes JSON; exit code 1 if a target is missed.
@@ -26,13 +26,13 @@ from benchmarks.gpu_speed import latency, memory, queue
 from swarm.cli.devices import chosen_devices
 
 PARTS: dict[str, tuple[Callable[[Bench, int], Part], int, float]] = {
-    "latency": (latency, 5, 75),
-    "agreement": (agreement, 1, 60),
-    "different": (different, 10, 40),
-    "memory": (memory, 1, 20),
+    "latency": (latency, 5, 70),
+    "agreement": (agreement, 1, 25),
+    "different": (different, 10, 30),
+    "memory": (memory, 1, 5),
     "queue": (queue, 60, 100),
-    "same": (same, 48, 240),
-    "commit": (commit, 5, 75),
+    "same": (same, 48, 130),
+    "commit": (commit, 5, 70),
 }
 """Each with how often it repeats at the most, and its seconds, of which a shorter run has its share."""
 
@@ -40,7 +40,7 @@ PARTS: dict[str, tuple[Callable[[Bench, int], Part], int, float]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--seconds", type=float, default=610.0, help="for all parts together, about")
+    parser.add_argument("--seconds", type=float, default=430.0, help="for all parts together, about")
     parser.add_argument("--count", type=int, help="repetitions, instead of each part's own")
     parser.add_argument("--out", type=Path, default=Path("gpu-benchmark.json"))
     options = parser.parse_args()
