@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from swarm.bundle import Bundle, Part
-from swarm.errors import Refused
+from swarm.errors import BadInput, Refused
 from swarm.job import Job, Purpose
 from swarm.ledger import Ledger
 from swarm.planner.decisions import Merge, RequestComparison
@@ -119,18 +119,25 @@ class Sitting:
     _gaps: dict[str, str] = field(default_factory=dict)
     """Problem -> what cannot be compared here."""
     _parts: dict[str, Part] = field(default_factory=dict)
+    _rules: dict[str, Rules] = field(default_factory=dict)
 
     def run(self) -> None:
         """Judge and compare until nothing is left that can be done here."""
-        self._parts = {part.facts.name: part for part in self.bundle.parts}
         for part in self.bundle.parts:
+            try:
+                self._rules[part.facts.name] = _rules_of(part)
+            except BadInput as error:  # whose problem it is, the judge could not tell either
+                self._gaps[part.facts.name] = str(error)
+            else:
+                self._parts[part.facts.name] = part
+        for part in self._parts.values():
             for job in self._given(part):
                 self.expected += 1
                 if self._is_on_file(job):
                     self.finished += 1
                 else:
                     self._submit(job)
-        for part in self.bundle.parts:
+        for part in self._parts.values():
             self._advance(part)
         while self.pool.queued() or self._later:
             self._try_again()
@@ -140,10 +147,11 @@ class Sitting:
     def standing(self, part: Part) -> Standing:
         """Return where a problem stands by the records made so far."""
         name = part.facts.name
-        rules = rules_of(read_protocol(part.problem_files[COORDINATION], COORDINATION))
+        if name not in self._rules:
+            return Standing(part.facts, (), None)
         keys = {verdict_key(tree, part.epoch, self.device_model) for tree in part.pending}
         verdicts = [verdict for verdict in self.ledger.verdicts(name) if verdict.key in keys]
-        return stand(with_records(part.facts, verdicts, self._comparisons(part)), rules)
+        return stand(with_records(part.facts, verdicts, self._comparisons(part)), self._rules[name])
 
     def _comparisons(self, part: Part) -> list[Comparison]:
         made = self.ledger.comparisons(part.facts.name)
@@ -222,6 +230,12 @@ class Sitting:
             return
         self.expected += 1
         self._submit(job)
+
+
+def _rules_of(part: Part) -> Rules:
+    if COORDINATION not in part.problem_files:
+        raise BadInput(f"no {COORDINATION}", where=part.facts.name, remedy="make the bundle again")
+    return rules_of(read_protocol(part.problem_files[COORDINATION], f"{part.facts.name}/{COORDINATION}"))
 
 
 def check_fits(bundle: Bundle, device_model: str) -> None:

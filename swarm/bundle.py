@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import re
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -20,9 +21,11 @@ from swarm.durable import write_atomic
 from swarm.errors import BadInput
 from swarm.job import Job, Purpose, Tree
 from swarm.layout import NAME, check_name
+from swarm.parcel import UNREADABLE
 from swarm.planner.facts import ProblemFacts
+from swarm.records import is_time
 from swarm.requests import COMMIT, ID, Request
-from swarm.verdict import verdict_key
+from swarm.verdict import Status, verdict_key
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -32,7 +35,8 @@ FORMAT = 1
 MANIFEST = "bundle.json"
 MAX_MANIFEST_BYTES = 256 << 20
 MAX_FILE_BYTES = 1 << 30
-MAX_TOTAL_BYTES = 16 << 30
+MAX_TOTAL_BYTES = 4 << 30
+MAX_BASELINE_S = 7 * 86_400.0
 MEMBER = re.compile(r"files/[0-9a-f]{64}")
 EPOCH = re.compile(r"[0-9a-f]{16,64}")
 NO_TIME = (1980, 1, 1, 0, 0, 0)
@@ -151,8 +155,8 @@ def read(path: Path) -> Bundle:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or MANIFEST
         raise _broken(f"{place}: {first['msg']}", where) from None
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
-        raise _broken(str(error), where) from None
+    except UNREADABLE as error:
+        raise _broken(str(error) or type(error).__name__, where) from None
     if manifest.format != FORMAT:
         raise BadInput(
             f"a bundle of format {manifest.format}, and this swarm reads {FORMAT}",
@@ -222,7 +226,7 @@ def _checked(manifest: _Manifest, blobs: Mapping[str, bytes], where: str) -> Bun
         check_name("problem", name)
     if manifest.device_model is not None and not NAME.fullmatch(manifest.device_model):
         raise _broken("its device model is not a name", where)
-    if not 0 <= manifest.baseline_s < float("inf"):
+    if not 0 <= manifest.baseline_s <= MAX_BASELINE_S:
         raise _broken(f"its time for baselines is {manifest.baseline_s} s", where)
     return Bundle(
         manifest.run,
@@ -263,9 +267,30 @@ def _fault(part: Part) -> str:
         return "a commit or a tree has no hash for a name"
     if facts.champion_tree not in known or not part.trees.keys() <= known.keys():
         return "it holds a tree that is no trial's"
+    if facts.champion not in known.values():
+        return "its champion is no trial's commit"
     if not {facts.champion_tree, *part.pending} <= part.trees.keys():
         return "the files of the champion or of a pending tree are missing"
-    return _request_fault(part.wanted, part)
+    if len(set(part.pending)) != len(part.pending) or len({one.id for one in part.wanted}) != len(
+        part.wanted
+    ):
+        return "something is wanted twice"
+    return _figures_fault(facts) or _request_fault(part.wanted, part)
+
+
+def _figures_fault(facts: ProblemFacts) -> str:
+    """Say what cannot have been measured; the policy takes its facts at their word."""
+    found: dict[str, tuple[Status | None, float | None]] = {}
+    for trial in facts.trials:
+        if found.setdefault(trial.tree, (trial.status, trial.time_us)) != (trial.status, trial.time_us):
+            return f"tree {trial.tree[:12]} has two results"
+        if not math.isfinite(trial.at_s) or not (trial.time_us is None or is_time(trial.time_us)):
+            return f"a figure of commit {trial.commit[:12]} is none"
+        if (trial.status is Status.PASSED) != (trial.time_us is not None):
+            return f"commit {trial.commit[:12]} is {trial.status} with a time of {trial.time_us}"
+    if not all(match.ratio is None or is_time(match.ratio) for match in facts.matches):
+        return "a ratio is none"
+    return ""
 
 
 def _request_fault(wanted: Iterable[Request], part: Part) -> str:

@@ -10,6 +10,7 @@ import json
 import os
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -26,6 +27,16 @@ RESULTS = "results"
 MAX_FILE_BYTES = 1 << 20
 """A record is under 8 KB, and one with many workloads a few times that."""
 MAX_FILES = 1_000_000
+UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)
+"""What reading a zip that somebody made or broke can raise."""
 NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -86,7 +97,7 @@ def opened(path: Path) -> Iterator[Parcel]:
         raise BadInput("there is no such file or folder", where=str(path), remedy="name what bench wrote")
     try:
         file = zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError) as error:
+    except UNREADABLE as error:
         raise BadInput(f"not results: {error}", where=str(path), remedy=f"name {ARCHIVE}") from None
     with file:
         yield _Zip(path, file)
@@ -141,7 +152,7 @@ class _Zip:
         try:
             with self.file.open(name) as member:
                 return _checked(member.read(MAX_FILE_BYTES + 1), where)
-        except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+        except UNREADABLE as error:
             raise BadInput(f"cannot be read: {error}", where=where, remedy="bring it again") from None
 
 

@@ -31,6 +31,7 @@ from swarm.ledger import Ledger
 from swarm.parcel import ARCHIVE, ORIGIN, Origin, claim, opened, pack
 from swarm.pending import bundle_of, pending
 from swarm.planner.decisions import Merge, RequestComparison
+from swarm.planner.facts import Trial
 from swarm.pool.protocol import Done, Lost
 from swarm.problem import load_problem
 from swarm.protocol import load_protocol
@@ -178,6 +179,12 @@ def _other_content(members: dict[str, bytes]) -> None:
     members[name] += b" "
 
 
+def _trial(raw: dict[str, Any], **fields: Any) -> None:
+    trial = raw["parts"][0]["facts"]["trials"][0]
+    for name, value in fields.items():
+        trial[Trial._fields.index(name)] = value
+
+
 BROKEN: dict[str, Callable[[dict[str, bytes]], None]] = {
     "no manifest": lambda members: members.pop(bundles.MANIFEST) and None,
     "a file with other content": _other_content,
@@ -191,6 +198,20 @@ BROKEN: dict[str, Callable[[dict[str, bytes]], None]] = {
     "a champion of no trial": _manifest(lambda raw: raw["parts"][0]["facts"].update(champion_tree="2" * 40)),
     "a status that is none": _manifest(
         lambda raw: raw["parts"][0]["facts"]["trials"][0].__setitem__(4, "FAST")
+    ),
+    "a time that is no number": _manifest(lambda raw: _trial(raw, status="PASSED", time_us=float("nan"))),
+    "a pass without a time": _manifest(lambda raw: _trial(raw, status="PASSED")),
+    "two results of one tree": _manifest(
+        lambda raw: raw["parts"][0]["facts"]["trials"].append(
+            [*raw["parts"][0]["facts"]["trials"][0][:4], "TIMEOUT", None, False]
+        )
+    ),
+    "a date that is no number": _manifest(lambda raw: _trial(raw, at_s=float("nan"))),
+    "a tree wanted twice": _manifest(
+        lambda raw: raw["parts"][0].update(pending=2 * raw["parts"][0]["pending"])
+    ),
+    "a champion's commit of nobody": _manifest(
+        lambda raw: raw["parts"][0]["facts"].update(champion="7" * 40)
     ),
     "endless time for baselines": _manifest(lambda raw: raw.update(baseline_s=float("inf"))),
 }
@@ -218,6 +239,51 @@ def test_a_bundle_that_was_cut_short_is_one_line(run: Run, tmp_path: Path, share
         bundles.read(path)
     with pytest.raises(BadInput, match="no such file"):
         bundles.read(tmp_path / "nowhere.zip")
+
+
+def _spoil(data: bytes, dice: random.Random) -> bytes:
+    """Return `data` with some bytes changed, left out, doubled or put elsewhere."""
+    spoilt = bytearray(data)
+    for _ in range(dice.randint(1, 4)):
+        at, length = dice.randrange(len(spoilt)), dice.choice([1, 1, 1, 4, 64])
+        match dice.randrange(4):
+            case 0:
+                spoilt[at : at + length] = dice.randbytes(length)
+            case 1:
+                del spoilt[at : at + length]
+            case 2:
+                spoilt[at:at] = spoilt[at : at + length]
+            case _:
+                spoilt[at : at + length] = bytes(length)
+    return bytes(spoilt)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_became_of_a_bundle_on_its_way_is_found_out(
+    settled: tuple[Run, Path], tmp_path: Path, seed: int
+) -> None:
+    run, _ = settled
+    path, dice = tmp_path / "b.zip", random.Random(seed)
+    bundles.write(path, run.bundle(None))
+    data, whole = path.read_bytes(), bundles.read(path)
+    for _ in range(150):
+        path.write_bytes(_spoil(data, dice))
+        try:
+            found = bundles.read(path)
+        except BadInput:
+            continue
+        assert found == whole, "it can be read, and says something else"
+
+
+def test_a_problem_with_a_broken_protocol_is_left_out_and_the_others_go_on(run: Run, tmp_path: Path) -> None:
+    run.start("swiglu")
+    made = run.bundle()
+    first, second = made.parts
+    for files in ({}, {"COORDINATION.md": b"no blocks"}, {"COORDINATION.md": b"\xff"}):
+        broken = replace(first, problem_files=files)
+        sitting = sit(replace(made, parts=(broken, second)), tmp_path / "out")
+        assert list(sitting.left()) == [first.facts.name] and "COORDINATION" in sitting.left()["rope"]
+    assert len(files_of(tmp_path / "out")) == 1
 
 
 def test_a_host_that_does_not_fit_says_what_would(run: Run) -> None:
@@ -549,6 +615,27 @@ ORIGINS: dict[str, bytes | None] = {
     "too deep": b"[" * 100_000,
     "missing": None,
 }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_became_of_results_on_their_way_nothing_false_is_taken(
+    settled: tuple[Run, Path], tmp_path: Path, seed: int
+) -> None:
+    run, source = settled
+    shutil.copytree(source, tmp_path / "out")
+    archive, dice = pack(RunRoot(tmp_path / "out")), random.Random(seed)
+    data, sound = archive.read_bytes(), set(files_of(source).values())
+    for number in range(60):
+        archive.write_bytes(_spoil(data, dice))
+        root = RunRoot(tmp_path / f"home-{number}")
+        with Ledger(root.run("test")) as ledger:
+            try:
+                with opened(archive) as found:
+                    take_in(found, "parcel", root, root.run("test"), run.hub, ledger, 4e9)
+            except SwarmError:
+                pass
+            assert set(files_of(root.path).values()) <= sound, "a record is on file that nobody made"
+            assert not ledger.broken("rope")
 
 
 @pytest.mark.parametrize("origin", ORIGINS.values(), ids=ORIGINS.keys())

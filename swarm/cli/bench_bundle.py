@@ -212,14 +212,16 @@ def _measure_baselines(found: Bundle, root: RunRoot, device: Device) -> list[str
     from swarm.problem import Problem, problem_from_files
 
     by_protocol: dict[bytes, list[Problem]] = {}
+    remarks: list[str] = []
     for part in found.parts:
         name = part.facts.name
-        if name not in found.baselines or load_baseline(root, device.model, name) is not None:
-            continue
-        problem = problem_from_files(part.problem_files, name)
-        by_protocol.setdefault(part.problem_files[COORDINATION], []).append(problem)
+        try:
+            if name in found.baselines and load_baseline(root, device.model, name) is None:
+                problem = problem_from_files(part.problem_files, name)
+                by_protocol.setdefault(part.problem_files.get(COORDINATION, b""), []).append(problem)
+        except BadInput as error:  # the others can be measured all the same
+            remarks.append(str(error))
     count = sum(map(len, by_protocol.values()))
-    remarks: list[str] = []
     if count:
         click.echo(f"measuring the baselines of {count} problems, {found.baseline_s:.0f} s at most", err=True)
     for coordination, problems in by_protocol.items():
