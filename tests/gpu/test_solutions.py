@@ -6,6 +6,7 @@ import importlib.util
 
 import pytest
 
+from benchmarks.gpu_jobs import with_workloads
 from swarm.judge.judge import Judge
 from swarm.verdict import Comparison, Outcome, Status, Verdict
 from tests.gpu import trees
@@ -48,7 +49,8 @@ def test_kernel_that_uses_the_hardware_beats_the_simple_one(problem: str, judge:
 @pytest.mark.parametrize("language", ["cuda", "cuda_cpp", "triton", "pytorch"])
 def test_kernel_is_not_faster_than_itself(language: str, judge: Judge) -> None:
     tree = trees.solution(f"rmsnorm/{language}")
-    comparison = judge.judge(trees.job(trees.problem("rmsnorm"), tree, tree, name=f"same-{language}"))
+    problem = with_workloads(trees.problem("rmsnorm"), [{"batch_size": 64}, {"batch_size": 2048}])
+    comparison = judge.judge(trees.job(problem, tree, tree, name=f"same-{language}"))
     assert isinstance(comparison, Comparison)
     print(language, comparison.reason)
     assert comparison.outcome is not Outcome.FASTER, comparison.reason
