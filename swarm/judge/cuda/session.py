@@ -29,6 +29,7 @@ from swarm.judge.cuda.driver import CudaError, Event
 from swarm.judge.cuda.gpu import Gpu, is_over
 from swarm.judge.cuda.memory import MappedArena
 from swarm.judge.cuda.spans import Span, spans
+from swarm.judge.cuda.warm import warm_up
 from swarm.judge.cuda.wire import Claim, Layout, Request
 
 CACHES = {
@@ -53,6 +54,8 @@ def serve(spec: SimpleNamespace, control: socket.socket) -> None:
     try:
         gpu = _start(spec)
         framing.send(control, wire.IDLE + json.dumps({"offset_ns": gpu.event_offset_ns}).encode())
+        if spec.needs_torch:
+            warm_up(control)
         while True:
             data, fds = framing.receive(control)
             if data.startswith(wire.CALL):
