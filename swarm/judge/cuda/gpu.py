@@ -13,7 +13,9 @@ from swarm.judge.cuda.driver import Event
 FLUSH_FACTOR = 2
 """Of the L2's size, written and then read, each in memory of its own."""
 FLUSH_THREADS, FLUSH_BLOCKS_PER_SM = 256, 8
-CALIBRATIONS, CALIBRATION_NS, CALIBRATION_LEAD_NS = 33, 10_000, 100_000
+CALIBRATIONS, CALIBRATION_BYTES, CALIBRATION_LEAD_NS = 33, 8 << 20, 100_000
+"""How often a short kernel is timed by both clocks, and what it writes with all multiprocessors: it is to be
+like a candidate's, not like an empty one."""
 FLUSHES, PRIMINGS = 3, 2
 ONE = (1, 1, 1)
 
@@ -30,10 +32,13 @@ class Gpu:
         self._open, self._close = module.function("swarm_open"), module.function("swarm_close")
         self._nothing = driver.Packed(b"")
         size = FLUSH_FACTOR * max(self.context.facts.l2_bytes, 1 << 20) // 256 * 256
+        written, read = self.context.allocate(size), self.context.allocate(size)
+        write = module.function("swarm_flush_write")
         self._flushes = [
-            (module.function(name), driver.Packed(struct.pack("<QQ", self.context.allocate(size), size)))
-            for name in ("swarm_flush_write", "swarm_flush_read")
+            (write, driver.Packed(struct.pack("<QQ", written, size))),
+            (module.function("swarm_flush_read"), driver.Packed(struct.pack("<QQ", read, size))),
         ]
+        self._probe = (write, driver.Packed(struct.pack("<QQ", written, min(size, CALIBRATION_BYTES))))
         self._flush_grid = (self.context.facts.num_sms * FLUSH_BLOCKS_PER_SM, 1, 1)
         self.activities = Activities()
         self.event_offset_ns = self._event_offset_ns()
@@ -84,12 +89,11 @@ class Gpu:
         for _ in range(2):  # the first round finds everything cold
             self.activities.switch(True)
             self._calibrate(pairs)
-            seen = [r.end_ns - r.start_ns for r in self.activities.take() if r.name == "swarm_spin"]
+            seen = [r.end_ns - r.start_ns for r in self.activities.take() if r.name == "swarm_flush_write"]
             self.activities.switch(False)
             self._calibrate(pairs)
         by_events = [stop.us_since(start) * 1e3 for start, stop in pairs]
-        own = [ns for ns in seen if ns < CALIBRATION_LEAD_NS // 2]
-        return statistics.median(by_events) - statistics.median(own)
+        return statistics.median(by_events) - statistics.median(seen)
 
     def _measured_flush_ns(self, *, dirty: bool) -> int:
         start, stop = Event(), Event()
@@ -104,11 +108,12 @@ class Gpu:
         return round(min(found))
 
     def _calibrate(self, pairs: list[tuple[Event, Event]]) -> None:
+        function, params = self._probe
         for start, stop in pairs:
             self.spin(CALIBRATION_LEAD_NS)
             self.open()
             start.record(self.stream)
-            self.spin(CALIBRATION_NS)
+            function.launch((self.context.facts.num_sms, 1, 1), (FLUSH_THREADS, 1, 1), params, self.stream)
             stop.record(self.stream)
             self.close()
         self.context.synchronize()
