@@ -6,8 +6,6 @@ the GPU is done: another process goes on from there.
 
 from __future__ import annotations
 
-import ctypes
-import itertools
 import secrets
 import struct
 from collections.abc import Sequence
@@ -21,32 +19,17 @@ from swarm.judge import elements
 from swarm.judge.check import Stats
 from swarm.judge.cuda.contents import REGION, TYPES
 from swarm.judge.cuda.cubins import Source, cubin
-from swarm.judge.cuda.driver import Context, Function, Packed, Stream
-from swarm.judge.cuda.memory import Pinned
+from swarm.judge.cuda.driver import Context, Stream
+from swarm.judge.cuda.tables import THREADS, Staging, Table, TableKernel
 from swarm.judge.slots import GUARD_BYTES, Shape
 from swarm.problem import Limits
 
-THREADS = 256
 TILE_BYTES = THREADS * 4 * 16
 """kernels.cu: what a block works on at a time."""
 FINDING, STATS = struct.Struct("<6Q"), struct.Struct("<2Q2d6Q")
 PAIR = struct.Struct("<4Q2d2I")
 WORD = (1 << 64) - 1
 PLACE = (1 << 33) - 1
-FIRST_TABLE_BYTES = 1 << 16
-
-
-class Table:
-    """The rows of one launch, ready to be copied; one that is launched again is not copied again."""
-
-    def __init__(self, rows: Sequence[bytes], tiles: Sequence[int]) -> None:
-        """`tiles` says how many blocks' worth of work each row is."""
-        firsts = [0, *itertools.accumulate(tiles)]
-        self.count = len(rows)
-        self.tiles = firsts.pop()
-        joined = b"".join(rows)
-        self.firsts_at = len(joined)
-        self.data = joined + struct.pack(f"<{len(firsts)}I", *firsts)
 
 
 class Regions(Table):
@@ -115,10 +98,10 @@ class Kernels:
         self.stream = Stream()
         canary = secrets.randbits(64)
         sms = context.facts.num_sms
-        regions, pairs = _Staging(context), _Staging(context)
-        self._fill = _Kernel(module.function("swarm_fill"), sms, regions, canary)
-        self._inspect = _Kernel(module.function("swarm_inspect"), sms, regions, canary, _Staging(context))
-        self._compare = _Kernel(module.function("swarm_compare"), sms, pairs, None, _Staging(context))
+        regions, pairs = Staging(context), Staging(context)
+        self._fill = TableKernel(module.function("swarm_fill"), sms, regions, canary)
+        self._inspect = TableKernel(module.function("swarm_inspect"), sms, regions, canary, Staging(context))
+        self._compare = TableKernel(module.function("swarm_compare"), sms, pairs, None, Staging(context))
 
     def put(self, address: int, data: bytes) -> None:
         """Write bytes."""
@@ -166,87 +149,6 @@ class Kernels:
         data = self.stream.read(address + index * kind.itemsize, kind.itemsize)
         found: int | float = torch.frombuffer(bytearray(data), dtype=kind)[0].item()
         return found
-
-
-class _Kernel:
-    """A kernel that takes a table: how it is launched, and where its table and its results lie."""
-
-    def __init__(
-        self,
-        function: Function,
-        num_sms: int,
-        table: _Staging,
-        canary: int | None,
-        results: _Staging | None = None,
-    ) -> None:
-        self._function = function
-        self._most_blocks = num_sms * function.max_active_blocks(THREADS, 0)
-        self._table, self._results = table, results
-        self._canary = [] if canary is None else [canary]
-        self._fields = struct.Struct(f"<{3 + len(self._canary) + (results is not None)}Q")
-        self._packed = Packed(bytes(self._fields.size))
-
-    def queue(self, table: Table, result_bytes: int, stream: Stream) -> None:
-        """Launch it over a table; `result_bytes` per row come back."""
-        if not table.tiles:
-            return
-        where = self._table.hold(table, stream)
-        results = [] if self._results is None else [self._results.zeroed(result_bytes * table.count, stream)]
-        counts = table.count | table.tiles << 32
-        fields = self._fields.pack(where, where + table.firsts_at, counts, *self._canary, *results)
-        ctypes.memmove(self._packed.address, fields, len(fields))
-        grid = (min(table.tiles, self._most_blocks), 1, 1)
-        self._function.launch(grid, (THREADS, 1, 1), self._packed, stream)
-        if self._results is not None:
-            self._results.download(result_bytes * table.count, stream)
-
-    def results(self, table: Table, result_bytes: int) -> bytes:
-        """Return what came back, after the stream was waited for."""
-        assert self._results is not None, "it returns nothing"
-        return self._results.read(result_bytes * table.count)
-
-    @property
-    def function(self) -> Function:
-        return self._function
-
-
-class _Staging:
-    """A buffer on the GPU and its pinned twin on the host; grows as needed."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._host = Pinned(FIRST_TABLE_BYTES)
-        self._device = context.allocate(FIRST_TABLE_BYTES)
-        self._held: Table | None = None
-
-    def hold(self, table: Table, stream: Stream) -> int:
-        """Have a table on the GPU; return its address there."""
-        if self._held is not table:
-            self._reserve(len(table.data))
-            self._host.view[: len(table.data)] = table.data
-            stream.upload(self._device, self._host.address, len(table.data))
-            self._held = table
-        return self._device
-
-    def zeroed(self, nbytes: int, stream: Stream) -> int:
-        """Return the address of zeros on the GPU."""
-        self._reserve(nbytes)
-        stream.set_bytes(self._device, 0, nbytes)
-        return self._device
-
-    def download(self, nbytes: int, stream: Stream) -> None:
-        stream.download(self._host.address, self._device, nbytes)
-
-    def read(self, nbytes: int) -> bytes:
-        return bytes(self._host.view[:nbytes])
-
-    def _reserve(self, nbytes: int) -> None:
-        if nbytes <= self._host.nbytes:
-            return
-        self._context.free(self._device)
-        self._host.close()
-        self._host = Pinned(2 * nbytes)
-        self._device = self._context.allocate(2 * nbytes)
 
 
 def _packed(pair: Pair, limits: Limits) -> bytes:

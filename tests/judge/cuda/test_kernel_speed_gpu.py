@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
 
 import pytest
 
 from swarm.definition import DType
 from swarm.judge.cuda.contents import FORMS, PATTERN, Mode, region
 from swarm.judge.cuda.driver import Event
-from swarm.judge.cuda.kernels import CLEAN, FINDING, STATS, Pair, Pairs, Regions, Table
+from swarm.judge.cuda.kernels import CLEAN, FINDING, STATS, Pair, Pairs, Regions
+from swarm.judge.cuda.tables import Table, TableKernel
 from swarm.judge.kinds import Form
 from swarm.judge.slots import GUARD_BYTES, Shape
 from swarm.problem import Limits
@@ -32,7 +32,9 @@ DRAWN = {
 LIMITS = Limits(0.01, 0.01, 1.0, None, False)
 
 
-def median_us(bench: Bench, kernel: Any, table: Table, result_bytes: int = 0, calls: int = 21) -> float:
+def median_us(
+    bench: Bench, kernel: TableKernel, table: Table, result_bytes: int = 0, calls: int = 21
+) -> float:
     """Return what the GPU takes for one launch, results included; the table is there already."""
     taken = []
     stream = bench.kernels.stream
