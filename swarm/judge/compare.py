@@ -45,6 +45,8 @@ class Quads:
     sides: tuple[Samples, Samples] = field(default_factory=lambda: (Samples(), Samples()))
     dropped: int = 0
     """Spoiled by the device and made again."""
+    doubt: str = ""
+    """Why another clock says otherwise; nothing is then decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,9 @@ def decide(found: Mapping[str, Quads], tests: Tests, seed: int, trust: Trust = T
     outcome, reason = _outcome(ratio, low, high, workloads, tests.effect_at(champion_us), tests)
     if outcome is Outcome.FASTER and not tests.trusts(trust):
         outcome, reason = Outcome.UNDECIDED, f"faster, but [tests] wants more trust than {trust}: {reason}"
+    doubts = [f"workload {uuid}: {quads.doubt}" for uuid, quads in found.items() if quads.doubt]
+    if doubts and outcome is not Outcome.UNDECIDED:
+        outcome, reason = Outcome.UNDECIDED, f"the clocks disagree, {doubts[0]}: {reason}"
     return Decision(outcome, reason, ratio, low, high, workloads)
 
 

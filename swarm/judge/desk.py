@@ -20,6 +20,7 @@ from swarm.judge import sitting
 from swarm.judge.arena import Arena
 from swarm.judge.build import Built, Frozen, language
 from swarm.judge.clock import CoreClock
+from swarm.judge.compare import Quads, SideFailure
 from swarm.judge.reference import InvalidReference, Reference, References, input_specs
 from swarm.judge.runner import Runner, Slot
 from swarm.judge.sitting import Sitting
@@ -193,6 +194,12 @@ class CpuTable:
 
     def control(self, built: Built) -> EmptyCandidate:
         return self._desk.control(built.artifact.kind)
+
+    def doubt(
+        self, built: Sequence[Built], workload: Workload, quads: Quads, rng: random.Random
+    ) -> str | SideFailure:
+        """Nothing: both sides are timed by one clock that costs neither anything."""
+        return ""
 
     def flops(self, workload: Workload) -> float:
         return self._reference.flops(input_specs(self._rules.problem.definition, workload))

@@ -133,7 +133,7 @@ class Judge:
                     [stack.enter_context(place.table.runner(side)) for _ in processes] for side in built
                 ]
                 controls = [place.table.control(side) for side in built]
-                found = self._quads(place, (callers[0], callers[1]), (controls[0], controls[1]))
+                found = self._quads(place, built, (callers[0], callers[1]), (controls[0], controls[1]))
                 if isinstance(found, SideFailure):
                     begun.check_alone(found.failure)
         except InvalidReference as error:
@@ -179,6 +179,7 @@ class Judge:
     def _quads(
         self,
         place: _Place,
+        built: Sequence[Built],
         callers: tuple[Sequence[Candidate], Sequence[Candidate]],
         controls: tuple[Control | None, Control | None],
     ) -> dict[str, Quads] | SideFailure:
@@ -187,6 +188,10 @@ class Judge:
             quads = compare.sit(place.table.sitting(workload), callers, controls, place.rng)
             if isinstance(quads, SideFailure):
                 return quads
+            told = place.table.doubt(built, workload, quads, place.rng)
+            if isinstance(told, SideFailure):
+                return told
+            quads.doubt = told
             found[workload.uuid] = quads
         return found
 

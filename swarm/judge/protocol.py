@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from random import Random
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from swarm.device import Device
 from swarm.judge.build import Built, Frozen
@@ -21,6 +22,9 @@ from swarm.languages.protocol import Failure, Kind
 from swarm.protocol import Tests
 from swarm.verdict import Trust
 from swarm.workload import Workload
+
+if TYPE_CHECKING:
+    from swarm.judge.compare import Quads, SideFailure
 
 
 @dataclass(slots=True)
@@ -117,6 +121,11 @@ class Table(Protocol):
 
     def control(self, built: Built) -> Control | None:
         """Return what bounds the claims of such a runner; None where no candidate's code could lie."""
+
+    def doubt(
+        self, built: Sequence[Built], workload: Workload, quads: Quads, rng: Random
+    ) -> str | SideFailure:
+        """Look once more where one clock may favour a side; say what contradicts a workload's quads."""
 
     def flops(self, workload: Workload) -> float:
         """Count what the reference computes in one call."""

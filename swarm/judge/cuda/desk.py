@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -16,15 +17,18 @@ import torch
 from swarm import sandbox
 from swarm.device import Device
 from swarm.judge.build import Built, Frozen
+from swarm.judge.compare import Quads, SideFailure
 from swarm.judge.cuda.clocks import Clocks
 from swarm.judge.cuda.driver import Context, call
 from swarm.judge.cuda.health import GpuClock, Health
 from swarm.judge.cuda.kernels import Kernels
 from swarm.judge.cuda.memory import DeviceArena
+from swarm.judge.cuda.pair import disagreement, pair
 from swarm.judge.cuda.reference import CudaReferences
 from swarm.judge.cuda.runner import CudaControl, CudaRunner
 from swarm.judge.cuda.sitting import CudaSitting, private_bytes, shared_bytes
 from swarm.judge.cuda.spares import Host, Spares
+from swarm.judge.cuda.wire import Clock
 from swarm.judge.reference import InvalidReference, Reference, input_specs
 from swarm.languages.protocol import Kind
 from swarm.problem import Problem
@@ -57,6 +61,8 @@ class CudaDesk:
         self.spares = Spares(device, self.kernels.cubin)
         self._shared: DeviceArena | None = None
         self._private: DeviceArena | None = None
+        self.clock_facts: dict[str, str | float | int] = {}
+        """What the last table's calls were timed by."""
         self._controls: dict[Kind, CudaControl] = {}
         self._hosts = {Host.BARE}
         """Which kinds of runner the jobs so far needed."""
@@ -90,7 +96,7 @@ class CudaDesk:
             self.spares.refill(host, READY)
 
     def clock(self) -> GpuClock:
-        return GpuClock(self.health)
+        return GpuClock(self.health, lambda: self.clock_facts)
 
     @contextmanager
     def table(
@@ -168,7 +174,9 @@ class CudaTable:
         self._reference = reference
         self._shared, self._private = arenas
         self._seed = seed
-        self._clocks = Clocks()
+        self._is_dirty = rules.protocol.tests.flush == "dirty"
+        # flush = "dirty" is there to reproduce SOL-ExecBench's figures, which CUPTI times at any length.
+        self._clocks = Clocks(Clock.CUPTI if self._is_dirty else None)
         self._sides: list[Built] = []
         self._controls: list[CudaControl] = []
 
@@ -178,6 +186,7 @@ class CudaTable:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._desk.clock_facts = self._clocks.facts()
         for control in self._controls:
             control.leave()
 
@@ -208,7 +217,7 @@ class CudaTable:
             self._clocks,
             memory_bytes=int(rules.memory_gib * sandbox.GIB),
             timeout_s=rules.run_timeout_s if timeout_s is None else timeout_s,
-            dirty=self._rules.protocol.tests.flush == "dirty",
+            dirty=self._is_dirty,
             side=self._side(built),
             after_failure=self._desk.health.wait_until_gone,
         )
@@ -222,11 +231,35 @@ class CudaTable:
             self._rules.problem,
             self._shared,
             self._clocks,
-            dirty=rules.tests.flush == "dirty",
+            dirty=self._is_dirty,
             timeout_s=rules.rules.run_timeout_s,
         )
         self._controls.append(control)
         return control
+
+    def doubt(
+        self, built: Sequence[Built], workload: Workload, quads: Quads, rng: random.Random
+    ) -> str | SideFailure:
+        """Where CUPTI may tax one side more, ask events in one process that holds both plans."""
+        definition = self._rules.problem.definition
+        sizes = definition.resolve(workload)
+        axes = {name: sizes[name] for name in definition.runtime_axes}
+        if not self._clocks.doubts(axes) or any(one.artifact.kind is not Kind.PLAN for one in built):
+            return ""
+        rules = self._rules.protocol.rules
+        with ExitStack() as stack:
+            callers = pair(
+                (built[0].artifact, built[1].artifact),
+                self._rules.problem,
+                self._shared,
+                self._desk.spares,
+                memory_bytes=int(rules.memory_gib * sandbox.GIB),
+                timeout_s=rules.run_timeout_s,
+                dirty=self._is_dirty,
+            )
+            for caller in callers:
+                stack.enter_context(caller)
+            return disagreement(self.sitting(workload), callers, quads, rng)
 
     def flops(self, workload: Workload) -> float:
         return self._reference.flops(input_specs(self._rules.problem.definition, workload))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -122,8 +122,10 @@ class Health:
 class GpuClock:
     """The seconds of one job, and how the GPU was at its end."""
 
-    def __init__(self, health: Health) -> None:
+    def __init__(self, health: Health, clocks: Callable[[], dict[str, str | float | int]]) -> None:
+        """`clocks` says what the last table's calls were timed by."""
         self._health = health
+        self._clocks = clocks
         self._begun_s = time.monotonic()
         self.measured_s = 0.0
         self.facts: dict[str, str | float | int] = {}
@@ -138,7 +140,7 @@ class GpuClock:
         try:
             yield
         finally:
-            self.facts = self.facts | self._health.facts()
+            self.facts = self._health.facts() | self._clocks()
             self.measured_s = time.monotonic() - begun_s
 
     def check_alone(self, failure: Failure) -> None:
