@@ -49,3 +49,9 @@ extern "C" void encode_all(u32 type, const float *values, u32 *codes, u64 count)
 extern "C" void decode_all(u32 type, const u32 *codes, float *values, u64 count) {
   for (u64 i = 0; i < count; i++) values[i] = float_in(type, codes[i]);
 }
+
+// The random words of one counter.
+extern "C" void random_words(u64 counter, u64 key, u32 *words) {
+  const uint4 found = philox(counter, key);
+  for (int i = 0; i < 4; i++) words[i] = word_of(found, i);
+}

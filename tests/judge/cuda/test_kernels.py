@@ -112,6 +112,13 @@ def test_conversions_are_torchs(library: ctypes.CDLL) -> None:
         assert torch.equal(got.float(), wanted.float())
 
 
+def test_random_words_are_philoxs(library: ctypes.CDLL) -> None:
+    """Of seven rounds, as published with Random123 for a counter and a key of zeros."""
+    words = (ctypes.c_uint32 * 4)()
+    library.random_words(ctypes.c_uint64(0), ctypes.c_uint64(0), words)
+    assert list(words) == [0x5F6FB709, 0x0D893F64, 0x4F121F81, 0x4F730A48]
+
+
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16], ids=str)
 def test_normal_numbers_are_normal(bench: Bench, dtype: DType) -> None:
     values = Ground(bench, dtype, 100_001).filled(FORMS[Form.NORMAL], key=77, a=0.0, b=1.0).double()
