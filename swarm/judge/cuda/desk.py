@@ -37,8 +37,8 @@ from swarm.workload import Workload
 
 KEPT_FACTOR = 4
 """A larger arena is kept for smaller work up to this many times over."""
-READY = 1
-"""Runners started ahead of the next job."""
+READY = 2
+"""Runners of a kind that wait for the next jobs: the one that replaces another is not ready at once."""
 
 
 class CudaDesk:
