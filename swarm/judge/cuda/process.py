@@ -21,7 +21,7 @@ from swarm.device import Device
 from swarm.errors import Refused
 from swarm.judge import wire as framing
 from swarm.judge.cuda import nodes
-from swarm.judge.cuda.wire import FAULT, HELLO, IDLE
+from swarm.judge.cuda.wire import FAULT, GO, HELLO, IDLE
 from swarm.languages.protocol import Failure, Kind
 from swarm.verdict import Status
 
@@ -95,7 +95,7 @@ class Process:
         self.offset_ns = math.nan
         """What events read too much there, once it is idle."""
         self._received = b""
-        self._is_idle = False
+        self._is_idle = self._is_going = False
         device = shelf.device
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -136,8 +136,15 @@ class Process:
         readable = select.select([self._socket], [], [], 0)[0]
         return bool(readable) and not self._socket.recv(1, socket.MSG_PEEK)
 
+    def go(self) -> None:
+        """Let it turn to the GPU; before, it only imports, which disturbs no measurement there."""
+        if not self._is_going:
+            self._is_going = True
+            self.send(GO)
+
     def wait_idle(self) -> None:
         """Wait until it can take a candidate; Refused if it did not come so far: that is our own fault."""
+        self.go()
         while not self._is_idle:
             answer = self.receive(START_S[self.host])
             if isinstance(answer, Failure):

@@ -29,7 +29,7 @@ from swarm.judge.cuda.driver import CudaError, Event
 from swarm.judge.cuda.gpu import Gpu, is_over
 from swarm.judge.cuda.memory import MappedArena
 from swarm.judge.cuda.spans import Span, spans
-from swarm.judge.cuda.warm import warm_up
+from swarm.judge.cuda.warm import import_ahead, warm_up
 from swarm.judge.cuda.wire import Claim, Layout, Request
 
 CACHES = {
@@ -52,6 +52,12 @@ def serve(spec: SimpleNamespace, control: socket.socket) -> None:
     session: Session | None = None
     places: dict[int, Session] = {}
     try:
+        for name, folder in CACHES.items():
+            os.environ[name] = f"{os.environ['HOME']}/{folder}"
+        importlib.import_module("cuda.bindings.driver")
+        if spec.needs_torch:
+            import_ahead()
+        framing.receive(control)
         gpu = _start(spec)
         framing.send(control, wire.IDLE + json.dumps({"offset_ns": gpu.event_offset_ns}).encode())
         if spec.needs_torch:
@@ -96,8 +102,6 @@ def reason_of(error: BaseException) -> str:
 
 
 def _start(spec: SimpleNamespace) -> Gpu:
-    for name, folder in CACHES.items():
-        os.environ[name] = f"{os.environ['HOME']}/{folder}"
     if spec.needs_torch:
         torch: Any = importlib.import_module("torch")
         torch.set_grad_enabled(False)

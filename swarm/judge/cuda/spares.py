@@ -1,7 +1,7 @@
 """Runner processes that wait for a candidate: imports, context and our own kernels are behind them.
 
-Each is used for one candidate and then killed. They are started while nothing is measured, since to make a
-context disturbs what else runs on the GPU.
+Each is used for one candidate and then killed. They turn to the GPU while nothing is measured there, since
+to make a context disturbs what else runs.
 """
 
 from __future__ import annotations
@@ -34,15 +34,25 @@ class Spares:
         return statistics.median(self._offsets_ns) if self._offsets_ns else 0.0
 
     def refill(self, host: Host, count: int) -> None:
-        """Start what is missing to `count` spares, without waiting for them."""
+        """Start what is missing to `count` spares, without waiting for them; nothing is measured now."""
         while len(self._idle[host]) < count:
             self._idle[host].append(Process(self._shelf, host))
+        for process in self._idle[host]:
+            process.go()
 
     def take(self, host: Host) -> Process:
-        """Return a spare, or a runner started now; it is the caller's to close, and not waited for."""
-        while self._idle[host] and self._idle[host][0].has_ended():
-            self._idle[host].pop(0).close()
-        return self._idle[host].pop(0) if self._idle[host] else Process(self._shelf, host)
+        """Return a spare, or a runner started now; it is the caller's to close, and not waited for.
+
+        Where it was the last one that takes seconds to import, another one begins with its imports.
+        """
+        idle = self._idle[host]
+        while idle and idle[0].has_ended():
+            idle.pop(0).close()
+        taken = idle.pop(0) if idle else Process(self._shelf, host)
+        taken.go()
+        if host is Host.TORCH and not idle:
+            idle.append(Process(self._shelf, host))
+        return taken
 
     def wait_for(self, process: Process) -> None:
         """Wait until a runner can take a candidate."""

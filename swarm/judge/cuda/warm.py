@@ -10,12 +10,20 @@ import importlib
 import select
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
+
+
+def import_ahead() -> None:
+    """Import what needs no GPU, which is most of what takes seconds."""
+    importlib.import_module("torch")
+    with suppress(ImportError):  # a candidate that needs it says so in its own words
+        importlib.import_module("triton.compiler")
 
 
 def warm_up(control: socket.socket) -> None:
     """Go on until the judge has something to say, or something of it is not to be had here."""
-    for step in (_torch, _triton, _triton_driver, _triton_kernel):
+    for step in (_torch, _triton_driver, _triton_kernel):
         if select.select([control], [], [], 0)[0]:
             return
         try:
@@ -27,10 +35,6 @@ def warm_up(control: socket.socket) -> None:
 def _torch() -> None:
     torch: Any = importlib.import_module("torch")
     torch.empty(1, device="cuda")
-
-
-def _triton() -> None:
-    importlib.import_module("triton.compiler")
 
 
 def _triton_driver() -> None:

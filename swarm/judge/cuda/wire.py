@@ -15,8 +15,8 @@ from typing import Any
 
 HELLO, IDLE, READY, CLAIMS, FAILED, FAULT = b"hello", b"i", b"r", b"c", b"!", b"?"
 """What a runner says: FAILED is the candidate's doing, FAULT is ours."""
-LOAD, CALL, UNLOAD = b"L", b"C", b"U"
-"""What a judge says."""
+GO, LOAD, CALL, UNLOAD = b"G", b"L", b"C", b"U"
+"""What a judge says; until GO a runner keeps its hands off the GPU."""
 NONCE_BYTES = 8
 TEXT_CHARS = 4000
 MAX_SLOTS = 64
