@@ -109,7 +109,7 @@ def test_claims_are_the_time_that_the_kernel_takes(bench: GpuBench, wait_us: int
 
 
 def test_events_and_cupti_agree_once_the_offset_is_off(bench: GpuBench) -> None:
-    """The same kernel with either clock: the offset is that of kernels that write more, and CUPTI costs some."""
+    """What remains: the offset is that of kernels that write more, and CUPTI costs every block a little."""
     medians = []
     for name in ("events", "CUPTI"):
         clocks = Clocks()
