@@ -137,7 +137,7 @@ class CudaSitting:
             [row for call in calls for row in (*self._slots.given(call), *self._slots.copied(call))]
         )
         self._kernels.fill(self._filled)
-        return [self._made(call) for call in calls] if self._slots.is_custom else calls
+        return self._made(calls) if self._slots.is_custom else calls
 
     def renew(self, calls: Sequence[Call]) -> None:
         """Poison the outputs of `calls` again, for another runner to do the same work."""
@@ -254,14 +254,19 @@ class CudaSitting:
 
         return values
 
-    def _made(self, call: Call) -> Call:
-        """Let the problem's own code make the inputs of a slot; return it with their scalars."""
-        buffers = [item if isinstance(item, Buffer) else None for item in call.inputs]
-        seed = seed_number(self._seed, f"call {call.draw.number}")
-        scalars = self._reference.make_inputs(SHARED, self._slots.axes, seed, buffers)
-        findings = self._kernels.inspect(Regions(self._slots.given(call)))
-        self._digests[call.draw.number] = [finding.digest for finding in findings]
-        return self._slots.made(call, scalars)
+    def _made(self, calls: Sequence[Call]) -> list[Call]:
+        """Let the problem's own code make the inputs of a request; return it with their scalars."""
+        made = []
+        for call in calls:
+            buffers = [item if isinstance(item, Buffer) else None for item in call.inputs]
+            seed = seed_number(self._seed, f"call {call.draw.number}")
+            scalars = self._reference.make_inputs(SHARED, self._slots.axes, seed, buffers)
+            made.append(self._slots.made(call, scalars))
+        rows = [row for call in calls for row in self._slots.given(call)]
+        found = iter(self._kernels.inspect(Regions(rows)))
+        for call in calls:
+            self._digests[call.draw.number] = [next(found).digest for _ in _buffers(call.inputs)]
+        return made
 
 
 def _buffers(inputs: Sequence[Buffer | Scalar]) -> list[Buffer]:
