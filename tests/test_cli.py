@@ -272,6 +272,12 @@ def test_bench_says_by_its_exit_code_whether_the_candidate_held(
             "bench double --sass",
             "--sass: cpp has no machine code before it runs; it is for cuda and cuda_cpp",
         ),
+        ("bench double --solution /", "/: no solution.toml; name the folder that holds it"),
+        ("run --device-model /", "--device-model: '/' is no device model; name one, for example nvidia-h200"),
+        (
+            "sol --device-model ..",
+            "--device-model: '..' is no device model; name one, for example nvidia-h200",
+        ),
         ("run --language triton", "triton runs on a GPU only, and CUDA_VISIBLE_DEVICES hides every GPU"),
         ("run --device cuda:0", "CUDA_VISIBLE_DEVICES hides every GPU; `swarm doctor`"),
         ("run --device cpu --language cuda", "device cpu: cuda does not run on the CPU; give --device cuda"),
@@ -302,6 +308,19 @@ def test_baselines_that_are_on_file_are_measured_again_only_by_name(
     done = swarm("baseline", "double", "--budget-min", "0.05", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[0]["created_s"] > 7.0
+
+
+def test_a_folder_that_is_no_solution_is_not_read_to_its_end(
+    root: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    (folder / "solution.toml").touch()
+    for number in range(1001):
+        (folder / str(number)).touch()
+    capsys.readouterr()
+    assert cli.main(["bench", "double", "--solution", str(folder)]) == 1
+    assert "many: more than 1000 files, or one above 16 MiB; name a folder" in capsys.readouterr().err
 
 
 def test_the_device_of_swarm_toml_is_what_the_option_overrides(

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 IDENTIFIER_CHARS = 40
+MAX_FILES, MAX_FILE_BYTES = 1000, 16 << 20
+"""What no solution comes near; [output] has the real limits."""
 FAILED = 1
 """The exit code if the candidate failed: a script has to be told."""
 
@@ -223,10 +225,20 @@ def _other(paths: RunPaths, problem: str, text: str) -> Tree:
 
 
 def _folder(folder: Path) -> Tree:
-    files = {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*")) if p.is_file()}
-    if "solution.toml" not in files:
+    if not (folder / "solution.toml").is_file():
         raise BadInput("no solution.toml", where=str(folder), remedy="name the folder that holds it")
-    return _tree({name: path.read_bytes() for name, path in files.items()})
+    files: dict[str, bytes] = {}
+    try:
+        for path in folder.rglob("*"):
+            if not path.is_file():
+                continue
+            if len(files) == MAX_FILES or path.stat().st_size > MAX_FILE_BYTES:
+                what = f"more than {MAX_FILES} files, or one above {MAX_FILE_BYTES >> 20} MiB"
+                raise BadInput(what, where=str(folder), remedy="name a folder that holds one solution only")
+            files[path.relative_to(folder).as_posix()] = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error}", where=str(folder), remedy="correct that") from None
+    return _tree(dict(sorted(files.items())))
 
 
 def _commit(paths: RunPaths, problem: str, text: str) -> Tree:

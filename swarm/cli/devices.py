@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from swarm.device import ON_CPU, ON_GPU, Device, cpu_device, runs_on, why_no_gpu
 from swarm.errors import BadInput, Refused
 from swarm.judge import peaks as calibration
-from swarm.layout import RunRoot
+from swarm.layout import NAME, RunRoot
 from swarm.locks import device_lock_path, held, is_alive, owner
 from swarm.pool.local import LocalPool
 from swarm.schema import suggest
@@ -98,11 +98,21 @@ def seeds_of(root: RunRoot, problems: Sequence[str] = ("*",)) -> set[str]:
     return {folder.name for name in problems for folder in root.problems.glob(f"{name}/seed/*/")}
 
 
-def choose_elsewhere(model: str, language: str | None, seeds: Collection[str]) -> Choice:
-    """Return the choice of a run whose devices are on another host, reached by bundles."""
+def device_model(text: str) -> str:
+    """Return the slug of a device model that somebody named, in NVML's spelling or in ours."""
     from swarm.peaks_table import model_of
 
-    language, model = _known(language), model_of(model)
+    model = model_of(text)
+    if not NAME.fullmatch(model):
+        raise BadInput(
+            f"{text!r} is no device model", where="--device-model", remedy="name one, for example nvidia-h200"
+        )
+    return model
+
+
+def choose_elsewhere(model: str, language: str | None, seeds: Collection[str]) -> Choice:
+    """Return the choice of a run whose devices are on another host, reached by bundles."""
+    language, model = _known(language), device_model(model)
     if language is None:
         language = next((one for one in ON_GPU if one in seeds), ON_GPU[0])
     if not runs_on(language, "cuda") and model.startswith(GPU_MAKER):

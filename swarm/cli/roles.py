@@ -138,10 +138,10 @@ def _on_duty(
 ) -> Iterator[Post]:
     """Take the leash, take signals as requests to stop, leave the devices' cores alone, open the run."""
     from swarm.cli import state
+    from swarm.cli.devices import device_model as known_model
     from swarm.device import cores_beside
     from swarm.hub import Hub
     from swarm.ledger import Ledger
-    from swarm.peaks_table import model_of
     from swarm.role import Stop
 
     paths, root = run_of(ctx, run_name), root_of(ctx)
@@ -149,6 +149,8 @@ def _on_duty(
     take_leash()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     check_hub(paths)
+    if device_model is not None:
+        device_model = known_model(device_model)
     started = state.find(paths)
     if measures:
         devices = _devices_here(root, started, device)
@@ -160,7 +162,7 @@ def _on_duty(
             f"run {paths.run!r} is being stopped", where=str(paths.stop), remedy="wait, or delete it"
         )
     with Hub(paths) as hub, Ledger(paths) as ledger:
-        model = model_of(device_model) if device_model else _model(started, devices)
+        model = _model(started, devices) if device_model is None else device_model
         problems = None if started is None else started.problems
         yield Post(root, paths, hub, ledger, devices, model, stop, problems)
 

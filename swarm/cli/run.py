@@ -19,10 +19,12 @@ from swarm.cli.context import (
     run_of,
     run_option,
 )
-from swarm.errors import BadInput
+from swarm.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     from swarm.cli.devices import Choice
+    from swarm.cli.state import RunState
+    from swarm.config import Config
     from swarm.layout import RunPaths, RunRoot
 
 
@@ -68,6 +70,7 @@ def run(
     What is not given comes from swarm.toml. A run of the same name is continued. Where there is a GPU, it is
     used; --device cpu leaves it alone. With --device-model nothing is measured here: see `swarm pending`.
     """
+    from swarm.cli import state
     from swarm.config import choose_problems, load_config
     from swarm.locks import held
 
@@ -77,7 +80,7 @@ def run(
     names = choose_problems(patterns, root.problems)
     order = Order(
         agent or config.run.agent,
-        _choice(root, language or config.run.language, device or config.run.device, device_model, names),
+        _choice(root, state.before(paths), config, language, device, device_model, names),
         workers or config.run.workers,
         minutes or config.run.minutes,
         names,
@@ -88,10 +91,28 @@ def run(
 
 
 def _choice(
-    root: RunRoot, language: str, device: str, device_model: str | None, names: Sequence[str]
+    root: RunRoot,
+    before: RunState | None,
+    config: Config,
+    language: str | None,
+    device: str | None,
+    device_model: str | None,
+    names: Sequence[str],
 ) -> Choice:
-    from swarm.cli.devices import choose, choose_elsewhere, seeds_of
+    """Return what to measure on and in which language: as was said, else as the run was started before."""
+    from swarm.cli.devices import AUTO, choose, choose_elsewhere, seeds_of
 
+    language, device = language or config.run.language, device or config.run.device
+    if before is not None:
+        if language not in (AUTO, before.language):
+            raise Refused(
+                f"this run is in {before.language}, and a run has one language",
+                where=f"--language {language}",
+                remedy="give another run a name by --run, or leave --language out",
+            )
+        language = before.language
+        if device == AUTO and device_model is None and not before.devices:
+            device_model = before.device_model
     seeds = seeds_of(root, names)
     if device_model is not None:
         return choose_elsewhere(device_model, language, seeds)

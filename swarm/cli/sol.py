@@ -87,15 +87,14 @@ def sol(
 
 def _device(root: RunRoot, model: str | None, name: str | None) -> Device:
     """Return the device that is meant; one that is known by its model alone need not be here."""
-    from swarm.cli.devices import chosen_devices
+    from swarm.cli.devices import chosen_devices, device_model
     from swarm.config import load_config
     from swarm.device import Device, cpu_device
-    from swarm.peaks_table import model_of
 
     if model is None:
         return chosen_devices(name or load_config(root).run.device)[0]
     cpu = cpu_device()
-    return cpu if model == cpu.model else Device("cuda", model_of(model), "", ())
+    return cpu if model == cpu.model else Device("cuda", device_model(model), "", ())
 
 
 def _limit(problem: Problem, workload: Workload, peaks: Peaks, references: References) -> Limit:

@@ -39,6 +39,14 @@ def find(paths: RunPaths) -> RunState | None:
     return load(paths) if paths.state.exists() else None
 
 
+def before(paths: RunPaths) -> RunState | None:
+    """Return how a run that is to go on was started; None if it is new, or nobody can tell."""
+    try:
+        return load(paths) if paths.hub.is_dir() else None
+    except BadInput:
+        return None
+
+
 def load(paths: RunPaths) -> RunState:
     """Return how the run was started; BadInput if it never was, or the file is none."""
     try:

@@ -111,6 +111,16 @@ def test_roles_started_alone_look_for_verdicts_of_the_model_they_are_told(
 
     assert time_us("--device-model", "NVIDIA B200") == pytest.approx(7.5)
     assert time_us() is None, "the run was started for another model"
+    again = swarm("run", "--minutes", "0.02")
+    assert again.returncode == 0 and "cuda, measured elsewhere on nvidia-h200" in again.stderr
+    other = swarm("run", "--language", "cpp")
+    assert other.returncode == 1
+    assert other.stderr == (
+        "swarm: --language cpp: this run is in cuda, and a run has one language; "
+        "give another run a name by --run, or leave --language out\n"
+    )
+    here = swarm("run", "--device", "cpu")
+    assert here.stderr == "swarm: device cpu: cuda does not run on the CPU; give --device cuda\n"
 
 
 def test_what_runs_on_the_cpu_only_is_not_measured_on_a_gpu_elsewhere(root: RunRoot) -> None:
