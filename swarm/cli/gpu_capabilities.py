@@ -18,6 +18,8 @@ from swarm.cli.capability import PROBE_TIMEOUT_S, Capability, State, output
 from swarm.device import why_no_gpu
 from swarm.errors import Refused
 from swarm.languages import cuda_toolkit
+from swarm.languages.cute_dsl import CuteDsl
+from swarm.languages.triton import Triton
 
 DRIVER_NEEDED = 580
 """The first with CUDA 13."""
@@ -38,6 +40,8 @@ def probe() -> Iterator[Capability]:
     yield _cupti(is_there)
     yield _nvrtc(is_there)
     yield _nvcc(is_there)
+    yield _module("Triton", "triton", Triton.remedy)
+    yield _module("CuTe DSL", "nvidia-cutlass-dsl", CuteDsl.remedy)
     yield _disassembler()
     yield _profiler(is_there)
 
@@ -158,6 +162,13 @@ def _nvcc(is_useful: bool) -> Capability:
         state = State.LIMITED if is_useful else State.UNUSED
         return Capability("nvcc", state, f"{error.what}; no cuda_cpp", error.remedy or PACKAGES_REMEDY)
     return Capability("nvcc", State.THERE, f"{found.version} at {found.path}")
+
+
+def _module(name: str, package: str, remedy: str) -> Capability:
+    version = _installed(package)
+    if version is None:
+        return Capability(name, State.UNUSED, f"{package} is not installed; no kernels in it", remedy)
+    return Capability(name, State.THERE, version)
 
 
 def _disassembler() -> Capability:

@@ -7,3 +7,6 @@ from swarm.languages.python_host import PythonHost
 
 class CuteDsl(PythonHost):
     """The language `cute_dsl`."""
+
+    module = "cutlass"
+    remedy = "pip install nvidia-cutlass-dsl"

@@ -5,10 +5,12 @@ What Triton, CuTe DSL or torch compile, they compile in the runner, in a cache o
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 
-from swarm.device import Device
+from swarm.device import Device, why_no_gpu
+from swarm.errors import Refused
 from swarm.languages.kept import keep
 from swarm.languages.protocol import Artifact, CompileLimits, Failure, Kind
 from swarm.problem import Problem
@@ -19,6 +21,10 @@ from swarm.verdict import Status
 
 class PythonHost:
     """One of the languages `pytorch`, `triton` and `cute_dsl`."""
+
+    module = "torch"
+    """What its sources cannot be run without."""
+    remedy = "pip install -c constraints.txt torch"
 
     def compile(
         self,
@@ -33,9 +39,16 @@ class PythonHost:
         for name, data in sources.items():
             if fault := syntax_fault(name, data):
                 return Failure(Status.COMPILE_ERROR, fault)
+        if not why_no_gpu():
+            self._check_module()
         sources[f"{PARAMS_MODULE}.py"] = params_module(manifest.params)
         assert manifest.entry is not None  # the manifest's own rule for host languages
         return Artifact(Kind.PYTHON, keep(sources, cache / "sources"), manifest.entry)
+
+    def _check_module(self) -> None:
+        """Refuse what this machine lacks, where kernels are run: it is no fault of the candidate's."""
+        if importlib.util.find_spec(self.module) is None:
+            raise Refused(f"{self.module} is not installed", remedy=self.remedy)
 
 
 def params_module(params: Mapping[str, int | float | str]) -> bytes:

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from swarm.errors import Refused
 from swarm.judge.build import language
+from swarm.languages import python_host
+from swarm.languages.cute_dsl import CuteDsl
 from swarm.languages.protocol import Artifact, CompileLimits, Failure, Kind
+from swarm.languages.triton import Triton
 from swarm.problem import problem_from_files
 from swarm.solution import load_manifest
 from swarm.verdict import Status
@@ -58,3 +62,16 @@ def test_what_is_no_python_is_a_compile_error(source: str, reason: str, tmp_path
     found = laid_out(tmp_path, "triton", source)
     assert isinstance(found, Failure)
     assert found.status is Status.COMPILE_ERROR and found.reason.startswith(reason)
+
+
+@pytest.mark.parametrize("name", ["triton", "cute_dsl"])
+def test_a_machine_without_the_language_is_told_where_kernels_are_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Triton, "module", "a_module_that_is_not_there")
+    monkeypatch.setattr(CuteDsl, "module", "a_module_that_is_not_there")
+    assert isinstance(laid_out(tmp_path, name, ""), Artifact)
+    monkeypatch.setattr(python_host, "why_no_gpu", lambda: "")
+    with pytest.raises(Refused, match="is not installed; pip install"):
+        laid_out(tmp_path, name, "")
+    assert isinstance(laid_out(tmp_path, name, "(\n"), Failure)
