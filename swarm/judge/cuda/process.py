@@ -95,6 +95,8 @@ class Process:
         self.offset_ns = math.nan
         """What events read too much there, once it is idle."""
         self._received = b""
+        self._end: Failure | None = None
+        """How it ended, once it has: nothing can be said to it or heard from it any more."""
         self._is_idle = self._is_going = False
         device = shelf.device
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -159,6 +161,8 @@ class Process:
 
     def send(self, data: bytes, fds: tuple[int, ...] = ()) -> Failure | None:
         """Send one message; return how the process ended, if nobody takes it any more."""
+        if self._end is not None:
+            return self._end
         self._socket.settimeout(SEND_S)
         try:
             framing.send(self._socket, data, fds)
@@ -173,6 +177,8 @@ class Process:
 
         `waits_s` are more that we asked for ourselves, and no part of the limit.
         """
+        if self._end is not None:
+            return self._end
         deadline = time.monotonic() + limit_s + waits_s
         watched = [self._socket.fileno(), self._process.log_fd]
         while True:
@@ -233,16 +239,20 @@ class Process:
 
     def _timed_out(self, limit_s: float) -> Failure:
         self._process.close()
-        return Failure(Status.TIMEOUT, f"did not answer within {limit_s:g} s", self.log)
+        self._end = Failure(Status.TIMEOUT, f"did not answer within {limit_s:g} s", self.log)
+        return self._end
 
     def _ended(self) -> Failure:
         """Say how the process ended, when it was not to."""
         end = self._process.wait(END_S)
         self._process.close()
         if end is None:
-            return Failure(Status.RUNTIME_ERROR, "closed its connection to the judge", self.log)
-        how = f"ended by itself with {end}" if end.signal is None else f"died of {end}"
-        return Failure(Status.RUNTIME_ERROR, how + SIGNALS.get(end.signal or "", ""), self.log)
+            how = "closed its connection to the judge"
+        else:
+            how = f"ended by itself with {end}" if end.signal is None else f"died of {end}"
+            how += SIGNALS.get(end.signal or "", "")
+        self._end = Failure(Status.RUNTIME_ERROR, how, self.log)
+        return self._end
 
 
 def _environment(device: Device, libraries: Sequence[Path]) -> dict[str, str]:

@@ -46,6 +46,10 @@ def test_a_runner_that_dies_while_it_waits_is_noticed(process: Process) -> None:
     while not isinstance(failure, Failure):
         failure = process.receive(30)
     assert "SIGKILL" in failure.reason or "exit code 0" in failure.reason
+    assert process.receive(30) is failure
+    assert process.send(b"") is failure
+    with pytest.raises(Refused, match="a runner did not start"):
+        process.wait_idle()
 
 
 def test_every_kind_has_a_host() -> None:
