@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -107,6 +108,19 @@ def test_a_busy_gpu_is_told_with_who_is_on_it(machine: Probe) -> None:
     assert found.state is State.LIMITED
     assert found.found == "GPU 1 is 97 % busy, processes 41, 42"
     assert "--device cuda:N" in found.remedy
+
+
+def test_gpus_are_told_without_nvidia_ml_py(
+    machine: Probe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text('#!/bin/sh\necho "NVIDIA H200, 9.0, 143771 MiB"\n')
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    machine([Card()])
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    found = {one.name: one for one in gpu_capabilities.probe()}["GPUs"]
+    assert found == Capability("GPUs", State.THERE, "NVIDIA H200, 9.0, 143771 MiB")
 
 
 def test_cupti_that_cannot_be_used_is_told_in_its_words(

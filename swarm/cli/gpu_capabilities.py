@@ -27,6 +27,8 @@ DRIVER_REMEDY = f"install NVIDIA's driver {DRIVER_NEEDED} or newer; until then: 
 PACKAGES_REMEDY = "make install EXTRAS=cuda"
 BUSY_PERCENT = 5
 GB = 1e9
+ROOT = Path(__file__).parent.parent.parent
+"""Where the package lies."""
 
 
 def probe() -> Iterator[Capability]:
@@ -75,7 +77,7 @@ def _gpus() -> Iterator[Capability]:
     try:
         import pynvml  # type: ignore[import-untyped]
     except ImportError:
-        yield Capability("GPUs", State.MISSING, "nvidia-ml-py is not installed", PACKAGES_REMEDY)
+        yield _gpus_of_smi()
         return
     try:
         pynvml.nvmlInit()
@@ -84,6 +86,14 @@ def _gpus() -> Iterator[Capability]:
         yield _load(pynvml, handles)
     except pynvml.NVMLError as error:
         yield Capability("GPUs", State.MISSING, f"NVML: {error}", "see what nvidia-smi says")
+
+
+def _gpus_of_smi() -> Capability:
+    """Ask nvidia-smi where nvidia-ml-py is not installed; the judge needs neither."""
+    told = output("nvidia-smi", "--query-gpu=name,compute_cap,memory.total", "--format=csv,noheader")
+    if not told:
+        return Capability("GPUs", State.MISSING, "nvidia-smi does not answer", "see what it says")
+    return Capability("GPUs", State.THERE, "; ".join(line.strip() for line in told.splitlines()))
 
 
 def _models(nvml: Any, handles: list[Any]) -> Capability:
@@ -124,23 +134,26 @@ def _bindings(is_needed: bool) -> Capability:
 
 
 def _cupti(is_needed: bool) -> Capability:
-    """Ask CUPTI for the time, in a process of its own: it hooks into the driver of the one that loads it."""
+    """Make ready to record, in a process of its own: CUPTI hooks into the driver of the one that loads it."""
     version = _installed("cupti-python")
-    if version is None:
-        return _lacking("CUPTI", is_needed, "cupti-python is not installed", PACKAGES_REMEDY)
+    text = "without cupti-python" if version is None else version
     if not is_needed:
-        return Capability("CUPTI", State.THERE, f"{version}; not tried, for it needs a driver")
-    code = "from cupti import cupti; print(cupti.get_timestamp())"
+        state = State.UNUSED if version is None else State.THERE
+        return Capability("CUPTI", state, f"{text}; not tried, for it needs a driver")
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from swarm.judge.cuda.activities import Activities\nActivities()"
+    )
     try:
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return Capability("CUPTI", State.MISSING, f"{version} does not answer: {error}", PACKAGES_REMEDY)
+        return Capability("CUPTI", State.MISSING, f"{text}; it does not answer: {error}", PACKAGES_REMEDY)
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or ["it died"])[-1]
-        return Capability("CUPTI", State.MISSING, f"{version}: {said[:200]}", PACKAGES_REMEDY)
-    return Capability("CUPTI", State.THERE, version)
+        return Capability("CUPTI", State.MISSING, f"{text}; {said[:200]}", PACKAGES_REMEDY)
+    return Capability("CUPTI", State.THERE, text)
 
 
 def _nvrtc(is_needed: bool) -> Capability:
