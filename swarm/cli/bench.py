@@ -91,6 +91,8 @@ def bench(
         raise click.UsageError("give PROBLEM, or both --bundle and --out")
     if solution is not None and commit is not None:
         raise click.UsageError("--solution and --commit exclude each other")
+    if language is not None and (solution is not None or commit is not None):
+        raise click.UsageError("--language chooses a seed; a solution or commit says its own")
     from swarm.cli import profile as profiling
     from swarm.cli.devices import idle_one
     from swarm.judge.build import Frozen

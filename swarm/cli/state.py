@@ -59,7 +59,7 @@ def load(paths: RunPaths) -> RunState:
             float(raw["started_s"]),
             float(raw["deadline_s"]),
             str(raw["device_model"]),
-            tuple(Device(**one | {"cores": tuple(one["cores"])}) for one in raw["devices"]),
+            tuple(Device(**one | {"cores": tuple(map(int, one["cores"]))}) for one in raw["devices"]),
         )
     except FileNotFoundError:
         raise BadInput(

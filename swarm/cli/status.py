@@ -167,19 +167,16 @@ def _started(paths: RunPaths) -> RunState | None:
 def _devices(started: RunState | None, watcher: Beat | None) -> list[dict[str, Any]]:
     """Return what each device does, as far as the run's record and the watcher's last beat tell."""
     known = {} if started is None else {device.uuid: device.model for device in started.devices}
-    said = [] if watcher is None else watcher.facts.get("devices", [])
-    busy = {str(one["uuid"]): one for one in said}
-    is_alive = watcher is not None and watcher.is_alive
-    return [
-        {
-            "device": uuid,
-            "model": known.get(uuid),
-            "job": busy[uuid]["job"] if uuid in busy and is_alive else None,
-            "done": busy[uuid]["done"] if uuid in busy else 0,
-            "busy_s": busy[uuid]["busy_s"] if uuid in busy else 0.0,
-        }
-        for uuid in (busy or known)
-    ]
+    idle = {"job": None, "done": 0, "busy_s": 0.0}
+    busy: dict[str, dict[str, Any]] = {}
+    if watcher is not None:
+        with suppress(KeyError, TypeError, ValueError):  # whoever wrote that was no watcher of ours
+            for one in watcher.facts.get("devices", []):
+                job = one["job"] if watcher.is_alive else None
+                busy[str(one["uuid"])] = {
+                    "job": job, "done": int(one["done"]), "busy_s": float(one["busy_s"])
+                }  # fmt: skip
+    return [{"device": uuid, "model": known.get(uuid), **busy.get(uuid, idle)} for uuid in (busy or known)]
 
 
 def _render(now: dict[str, Any]) -> Group:
@@ -195,7 +192,9 @@ def _render(now: dict[str, Any]) -> Group:
     if now["board_fault"]:
         parts.append(Text(f"no new assignments: {now['board_fault']}", style="red"))
     for role in now["roles"]:
-        parts += [Text(str(fault), style="yellow") for fault in role.get("faults", ()) if role["alive"]]
+        faults = role.get("faults")
+        if role["alive"] and isinstance(faults, list):
+            parts += [Text(str(fault), style="yellow") for fault in faults]
     if now["device_model"] and not now["devices"]:
         parts.append(
             Text(f"measured elsewhere, on {now['device_model']}: swarm pending --bundle", style="dim")
