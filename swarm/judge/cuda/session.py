@@ -46,45 +46,71 @@ SWITCH_NS = 2_000_000
 
 def serve(spec: SimpleNamespace, control: socket.socket) -> None:
     """Answer the judge until it closes the connection, or until something fails."""
-    framing.send(
-        control, wire.HELLO
-    )  # the kernel adds our process id, before any code of a candidate has run
-    session: Session | None = None
-    places: dict[int, Session] = {}
+    framing.send(control, wire.HELLO)  # the kernel adds our id, before any code of a candidate has run
+    server = _Server(spec, control)
     try:
-        for name, folder in CACHES.items():
-            os.environ[name] = f"{os.environ['HOME']}/{folder}"
-        importlib.import_module("cuda.bindings.driver")
-        if spec.needs_torch:
-            import_ahead()
-        framing.receive(control)
-        gpu = _start(spec)
-        framing.send(control, wire.IDLE + json.dumps({"offset_ns": gpu.event_offset_ns}).encode())
-        if spec.needs_torch:
-            warm_up(control)
-        while True:
-            data, fds = framing.receive(control)
-            if data.startswith(wire.CALL):
-                request = Request.unpack(data)
-                session = places[request.place]
-                framing.send(control, session.answer(request))
-                continue
-            head, files = wire.unpack_load(data) if data.startswith(wire.LOAD) else ({}, {})
-            for place in [place for place in places if place == head.get("place", place)]:
-                places.pop(place).close()
-            if head:
-                session = None
-                session = places[head["place"]] = Session(gpu, head, fds)
-                session.load(files)
-            framing.send(control, wire.READY)
+        server.start()
+        server.listen()
     except framing.Closed:
         return
     except (Exception, SystemExit) as error:  # whatever a candidate raises is told in its own words
         if not isinstance(error, CudaError | SwarmError):  # those say it all
             print(traceback.format_exc(), flush=True)
+        framing.send(control, server.told(error))
+
+
+class _Server:
+    """What one process goes through: imports, its GPU, candidates in their places, requests for them."""
+
+    def __init__(self, spec: SimpleNamespace, control: socket.socket) -> None:
+        self._spec = spec
+        self._control = control
+        self._places: dict[int, Session] = {}
+        self._current: Session | None = None
+
+    def start(self) -> None:
+        """Import what takes time, and turn to the GPU when the judge says so."""
+        for name, folder in CACHES.items():
+            os.environ[name] = f"{os.environ['HOME']}/{folder}"
+        importlib.import_module("cuda.bindings.driver")
+        if self._spec.needs_torch:
+            import_ahead()
+        framing.receive(self._control)
+        self._gpu = _start(self._spec)
+        offset = json.dumps({"offset_ns": self._gpu.event_offset_ns})
+        framing.send(self._control, wire.IDLE + offset.encode())
+        if self._spec.needs_torch:
+            warm_up(self._control)
+
+    def listen(self) -> None:
+        """Load, forget and call candidates as the judge says."""
+        while True:
+            data, fds = framing.receive(self._control)
+            if data.startswith(wire.CALL):
+                request = Request.unpack(data)
+                self._current = self._places[request.place]
+                framing.send(self._control, self._current.answer(request))
+                continue
+            self._current = None
+            if data.startswith(wire.LOAD):
+                self._load(data, fds)
+            else:
+                for place in list(self._places):
+                    self._places.pop(place).close()
+            framing.send(self._control, wire.READY)
+
+    def told(self, error: BaseException) -> bytes:
+        """Return the judge's message about an error, which says whose doing it is."""
+        session = self._current
         tag, nonce = (wire.FAULT, b"") if session is None else (session.tag(error), session.nonce)
-        text = reason_of(error)[: wire.TEXT_CHARS].encode("utf-8", "replace")
-        framing.send(control, tag + nonce + text)
+        return tag + nonce + reason_of(error)[: wire.TEXT_CHARS].encode("utf-8", "replace")
+
+    def _load(self, data: bytes, fds: list[int]) -> None:
+        head, files = wire.unpack_load(data)
+        if head["place"] in self._places:
+            self._places.pop(head["place"]).close()
+        self._current = self._places[head["place"]] = Session(self._gpu, head, fds)
+        self._current.load(files)
 
 
 def reason_of(error: BaseException) -> str:
