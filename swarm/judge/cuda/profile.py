@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from swarm import sandbox
 from swarm.device import Device, cpu_device
@@ -29,7 +30,7 @@ from swarm.judge.cuda import driver, nodes
 from swarm.judge.cuda.artifacts import content, layout_of
 from swarm.judge.cuda.replay_main import CONTENT, LOAD, SPEC
 from swarm.judge.cuda.spares import LIMITS, Host
-from swarm.judge.cuda.wire import pack_load
+from swarm.judge.cuda.wire import Layout, pack_load
 from swarm.judge.reference import References
 from swarm.judge.workbench import Workbench
 from swarm.languages import cuda_toolkit
@@ -136,22 +137,16 @@ def _profiled(rows: Sequence[Mapping[str, str]]) -> Profiled:
 def _lay_out(folder: Path, artifact: Artifact, problem: Problem, workload: Workload) -> None:
     """Write the candidate and one call's arguments."""
     layout = layout_of(problem)
-    head = {
-        "kind": artifact.kind,
-        "entry": artifact.entry,
-        "is_empty": False,
-        "returns_outputs": artifact.returns_outputs,
-        "converts_outputs": artifact.converts_outputs,
-        "layout": layout.to_json(),
-    }
-    (folder / LOAD).write_bytes(pack_load(head, content(artifact.path)))
+    (folder / LOAD).write_bytes(pack_load(_head(artifact, layout), content(artifact.path)))
     with References(cpu_device()) as references:
         reference = references.get(problem.name, problem.name, problem.definition, is_wider=False)
         with Workbench(problem, workload, reference, secrets.token_hex(8)) as bench:
             bench.draw()
             with (folder / CONTENT).open("wb") as file:
                 file.write(bench.memory)
-            arena_bytes, arguments = len(bench.memory), bench.arguments
+            arena_bytes = len(bench.memory)
+            axes = problem.definition.resolve(workload)
+            arguments, axes = layout.unpack(layout.pack(bench.arguments, axes))  # as a runner gets them
     host = Host.of(artifact.kind)
     spec = {
         "site": [*map(str, nodes.site_folders()), str(PACKAGE.parent)],
@@ -159,9 +154,21 @@ def _lay_out(folder: Path, artifact: Artifact, problem: Problem, workload: Workl
         "legacy_stream": host is not Host.BARE,
         "arena_bytes": arena_bytes,
         "arguments": arguments,
-        "axes": problem.definition.resolve(workload),
+        "axes": axes,
     }
     (folder / SPEC).write_text(json.dumps(spec))
+
+
+def _head(artifact: Artifact, layout: Layout) -> dict[str, Any]:
+    """Say what the candidate is, as a runner is told."""
+    return {
+        "kind": artifact.kind,
+        "entry": artifact.entry,
+        "is_empty": False,
+        "returns_outputs": artifact.returns_outputs,
+        "converts_outputs": artifact.converts_outputs,
+        "layout": layout.to_json(),
+    }
 
 
 def _command(ncu: Path, folder: Path, out: Path) -> list[str]:

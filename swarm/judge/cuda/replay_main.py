@@ -51,7 +51,7 @@ def replay(folder: Path, spec: dict[str, Any]) -> None:
     gpu = SimpleNamespace(context=context, stream=stream)
     candidate = candidates.load(gpu, layout, arena, head, files)
     for is_watched in (False, True):
-        call = candidate.prepare(0, spec["arguments"], layout.constants | spec["axes"])
+        call = candidate.prepare(0, spec["arguments"], spec["axes"])
         candidate.poison(call)
         context.synchronize()
         if is_watched:

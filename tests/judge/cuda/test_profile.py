@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from swarm.judge.cuda import profile
+import json
+from pathlib import Path
+
+import pytest
+
+from swarm.device import Device
+from swarm.judge.build import Built, Frozen, build
+from swarm.judge.cuda import candidates, profile, replay_main, wire
+from swarm.problem import load_problem
+from swarm.protocol import read_protocol
+from tests.problem_files import write_double
+from tests.support import REPOSITORY
 
 HEAD = (
     '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size",'
@@ -58,3 +69,31 @@ def test_what_ncu_says_is_passed_on() -> None:
         == "ncu saw no kernel (exit code 1): KeyError: 'x'"
     )
     assert "did not end within 300 s" in profile._reason(profile.TIMED_OUT, "", "")
+
+
+GPU = Device("cuda", "nvidia-h200", "GPU-absent", (0,), "sm_90a")
+PYTORCH = {
+    "solution.toml": b'language = "pytorch"\nsources = ["kernel.py"]\nentry = "kernel.py::run"\n',
+    "kernel.py": b"import torch\n\n\ndef run(x, y):\n    torch.add(x, x, out=y)\n",
+}
+
+
+def test_a_call_is_laid_out_as_a_candidate_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_double(tmp_path / "double")
+    problem = load_problem(tmp_path / "double")
+    protocol = read_protocol((REPOSITORY / "COORDINATION.md").read_bytes())
+    built = build(PYTORCH, Frozen(problem, protocol), GPU, tmp_path / "cache")
+    assert isinstance(built, Built)
+    [workload] = problem.workloads_on(GPU)
+    profile._lay_out(tmp_path, built.artifact, problem, workload)
+    spec = json.loads((tmp_path / replay_main.SPEC).read_text())
+    assert spec["needs_torch"] and spec["axes"] == {"n": 100_000}
+    x, y = spec["arguments"]
+    content = (tmp_path / replay_main.CONTENT).read_bytes()
+    assert len(content) == spec["arena_bytes"] and x != y
+    assert any(content[x : x + 400_000])
+    head, files = wire.unpack_load((tmp_path / replay_main.LOAD).read_bytes())
+    monkeypatch.setenv("HOME", str(tmp_path))
+    layout = wire.Layout.from_json(head["layout"])
+    candidate = candidates.load(None, layout, 0, head, files)
+    assert isinstance(candidate, candidates.PythonCandidate)
