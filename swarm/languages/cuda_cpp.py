@@ -36,6 +36,7 @@ TORCH_FLAGS = (
     "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
     "-D__CUDA_NO_HALF2_OPERATORS__",
     "--expt-relaxed-constexpr",
+    "--diag-suppress=3189",  # of torch's own headers: a name that is a keyword elsewhere
     "--cudart=none",  # it is the one that torch brings
 )
 """As torch.utils.cpp_extension compiles."""
