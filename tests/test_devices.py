@@ -8,9 +8,13 @@ import pytest
 
 from swarm.cli import devices
 from swarm.cli.devices import choose, chosen_devices, describe, idle_one
+from swarm.cli.run import _choice
+from swarm.cli.state import RunState
+from swarm.config import Config
 from swarm.device import Device, cores_beside, cpu_device, runs_on, why_no_gpu
 from swarm.errors import BadInput, Refused
 from swarm.judge.cuda.devices import cuda_devices, shares
+from swarm.layout import RunRoot
 from swarm.locks import device_lock_path, held
 from swarm.solution import Language
 
@@ -26,6 +30,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> list[Device]:
     found = [BIG[0], SMALL, BIG[1]]
     monkeypatch.setattr(devices, "_gpus", lambda: found)
     monkeypatch.setattr(devices, "why_no_gpu", lambda: "")
+    monkeypatch.setattr("swarm.device.why_no_gpu", lambda: "")
     return found
 
 
@@ -168,6 +173,35 @@ def test_language_and_device_follow_from_each_other_and_from_the_seeds(
 def test_without_a_gpu_a_run_is_what_it_always_was() -> None:
     choice = choose(None, "auto", {"cuda", "cpp"})
     assert (choice.language, choice.devices) == ("cpp", [cpu_device()])
+
+
+CPU = (cpu_device(),)
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "expected"),
+    [
+        (None, {}, "cuda on 2 × nvidia-h200 (GPU-303b186a, GPU-403b186a)"),
+        (("cpp", CPU), {}, "{cpu}; the GPU is not used: this run is in cpp"),
+        (("cpp", CPU), {"device": "cpu"}, "{cpu}"),
+        (("cuda", ()), {}, "cuda, measured elsewhere on nvidia-b200: `swarm pending"),
+        (("cuda", ()), {"device": "cuda:0"}, "cuda on nvidia-h200 (GPU-303b186a)"),
+        (("triton", tuple(BIG)), {"device_model": "NVIDIA L40S"}, "triton, measured elsewhere on nvidia-l"),
+        (("cuda", tuple(BIG)), {"language": "triton"}, "--language triton: this run is in cuda, "),
+        (("cpp", CPU), {"device": "cuda"}, "device cuda: cpp does not run on a GPU; give --device cpu"),
+    ],
+)  # fmt: skip
+def test_a_run_that_goes_on_stays_what_it_was(
+    gpus: list[Device], before: tuple[str, tuple[Device, ...]] | None, said: dict[str, str], expected: str
+) -> None:
+    state = before and RunState("tuner", before[0], (), (), 0.0, 0.0, "nvidia-b200", before[1])
+    wishes = {"language": None, "device": None, "device_model": None, **said}
+    root = RunRoot(Path(__file__).parent.parent)
+    try:
+        told = _choice(root, state, Config(), **wishes, names=("rope",)).remark
+    except (BadInput, Refused) as error:
+        told = str(error)
+    assert told.startswith(expected.format(cpu=f"cpp on {describe(CPU)}"))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -101,6 +101,7 @@ def _choice(
 ) -> Choice:
     """Return what to measure on and in which language: as was said, else as the run was started before."""
     from swarm.cli.devices import AUTO, choose, choose_elsewhere, seeds_of
+    from swarm.device import why_no_gpu
 
     language, device = language or config.run.language, device or config.run.device
     if before is not None:
@@ -116,7 +117,10 @@ def _choice(
     seeds = seeds_of(root, names)
     if device_model is not None:
         return choose_elsewhere(device_model, language, seeds)
-    return choose(device, language, seeds)
+    choice = choose(device, language, seeds)
+    if before is None or device != AUTO or choice.device.kind != "cpu" or why_no_gpu():
+        return choice
+    return replace(choice, remark=f"{choice.remark}; the GPU is not used: this run is in {language}")
 
 
 def _run(root: RunRoot, paths: RunPaths, order: Order, as_json: bool) -> None:
