@@ -45,6 +45,7 @@ grid = ["ceildiv(n, BLOCK)"]
 block = ["BLOCK"]
 args = ["x", "y", "n:i64"]
 """
+PYTHONPATH = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
 TOML = '[run]\nname = "t"\nworkers = 1\n[budget]\nbaseline_s = 2\n'
 
 
@@ -67,7 +68,7 @@ def swarm(*words: str, timeout_s: float = 300.0) -> subprocess.CompletedProcess[
     return subprocess.run(
         [sys.executable, "-m", "swarm.cli.main", *words],
         capture_output=True, text=True, check=False, timeout=timeout_s,
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        env=os.environ | {"PYTHONPATH": PYTHONPATH},
     )  # fmt: skip
 
 
