@@ -168,6 +168,7 @@ class Judge:
                 ci_us=ci_us,
                 calls=calls,
                 t_sol_us=limit.t_sol_us,
+                flops=limit.flops,
                 max_abs_error=_finite(evidence.max_abs_error) if is_compared else None,
                 max_rel_error=_finite(evidence.max_rel_error) if is_compared else None,
                 matched_ratio=evidence.matched_ratio if is_compared else None,
