@@ -95,7 +95,7 @@ def _make_root(folder: Path, problem_name: str) -> RunRoot:
 def _watcher(root: RunRoot, options: Sequence[str]) -> Iterator[None]:
     process = subprocess.Popen(
         [sys.executable, "-m", "swarm.cli.main", "--root", str(root.path), "watch", "--run", RUN, *options],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
         stdout=sys.stderr,
     )
     try:

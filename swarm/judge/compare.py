@@ -26,6 +26,8 @@ RESAMPLES = 2000
 MAX_DROPPED = 1.0
 """Quads that a throttled device spoiled are made again, up to this share of all."""
 CHAMPION, CANDIDATE = 0, 1
+CERTAIN = 0.2
+"""No more quads are made once half the ratio's interval is this part of the least effect that counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,9 @@ def sit(
     warm_up = _warm_up(sitting, callers, rng)
     if warm_up is not None:
         return warm_up
-    while len(quads.log_ratios) < sitting.tests.quads:
+    while len(quads.log_ratios) < sitting.tests.quads or (
+        len(quads.log_ratios) < sitting.most_quads and not is_certain(quads, sitting.tests)
+    ):
         if not pairs:
             pairs = list(itertools.product(*callers))
             rng.shuffle(pairs)
@@ -131,6 +135,12 @@ def _outcome(
     if low > 1 / (1 + effect) and high < 1 + effect:
         return Outcome.SAME, found
     return Outcome.UNDECIDED, f"the interval holds both a gain and none: {found}"
+
+
+def is_certain(quads: Quads, tests: Tests) -> bool:
+    """Say whether the ratio's interval is narrow beside the least effect, whatever the ratio."""
+    effect = tests.effect_at(trimmed(quads.sides[CHAMPION].claimed_us)[0])
+    return trimmed(quads.log_ratios)[1] <= CERTAIN * effect
 
 
 def _warm_up(

@@ -67,6 +67,10 @@ class Sitting(Protocol[CallT]):
     def quad_calls(self) -> Sequence[int]:
         """How many calls a request of a comparison's quad has: one of these, by chance."""
 
+    @property
+    def most_quads(self) -> int:
+        """How many quads a comparison may have where [tests] quads leave its ratio uncertain."""
+
     def fill(self, count: int) -> Sequence[CallT]:
         """Fill `count` slots with new secret contents at new places, and make them cold."""
 

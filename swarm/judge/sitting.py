@@ -87,6 +87,7 @@ class Sitting:
         self.evidence = Evidence()
         self.max_slots = max_slots(problem, workload)
         self.quad_calls = QUAD_CALLS
+        self.most_quads = tests.quads
         self._limits = problem.limits(workload, tests)
         self._reference = reference
         self._shared, self._private = shared, private

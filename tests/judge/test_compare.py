@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarm.judge.compare import Decision, Quads, decide
+from swarm.judge.compare import Decision, Quads, decide, is_certain
 from swarm.judge.timing import Samples
 from swarm.protocol import Tests, load_protocol
 from swarm.verdict import Outcome
@@ -54,6 +54,14 @@ def test_a_gain_below_the_least_effect_is_not_faster() -> None:
 def test_the_least_effect_grows_for_short_kernels() -> None:
     assert outcome(1.012, noise=0.001, time_us=1000.0).outcome is Outcome.FASTER
     assert outcome(1.012, noise=0.001, time_us=3.0).outcome is not Outcome.FASTER
+
+
+def test_a_ratio_is_certain_once_its_interval_is_narrow_beside_the_least_effect() -> None:
+    assert is_certain(quads(1.0, noise=0.001), TESTS)
+    assert is_certain(quads(1.3, noise=0.001), TESTS)
+    assert not is_certain(quads(1.0, noise=0.02), TESTS)
+    assert not is_certain(quads(1.0, noise=0.005), TESTS)
+    assert is_certain(quads(1.0, noise=0.005, time_us=3.0), TESTS), "2 % count there, and not 0.5 %"
 
 
 def test_one_workload_that_got_much_slower_spoils_the_gain() -> None:

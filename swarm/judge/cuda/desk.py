@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import random
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
@@ -15,13 +16,15 @@ from typing import Self
 import torch
 
 from swarm import sandbox
+from swarm.definition import DType
 from swarm.device import Device
 from swarm.judge.build import Built, Frozen
 from swarm.judge.compare import Quads, SideFailure
 from swarm.judge.cuda.clocks import Clocks
+from swarm.judge.cuda.contents import PATTERN, region
 from swarm.judge.cuda.driver import Context, call
 from swarm.judge.cuda.health import GpuClock, Health
-from swarm.judge.cuda.kernels import Kernels
+from swarm.judge.cuda.kernels import Kernels, Regions
 from swarm.judge.cuda.memory import DeviceArena
 from swarm.judge.cuda.pair import disagreement, pair
 from swarm.judge.cuda.reference import CudaReferences
@@ -37,6 +40,8 @@ from swarm.workload import Workload
 
 KEPT_FACTOR = 4
 """A larger arena is kept for smaller work up to this many times over."""
+WAKE_S, WAKE_BYTES, WAKE_FILLS = 0.2, 256 << 20, 16
+"""How long an idle GPU is woken at the most; a GPU at its power limit never reaches its highest clock."""
 READY = 2
 """Runners of a kind that wait for the next jobs: the one that replaces another is not ready at once."""
 
@@ -105,8 +110,23 @@ class CudaDesk:
         self.context.make_current()
         self.health.check()
         reference = self.reference(epoch, rules.problem)
-        with CudaTable(self, rules, reference, self.arenas(rules.problem, workloads), seed) as table:
+        arenas = self.arenas(rules.problem, workloads)
+        self._wake(arenas[0])
+        with CudaTable(self, rules, reference, arenas, seed) as table:
             yield table
+
+    def _wake(self, arena: DeviceArena) -> None:
+        """Keep an idle GPU busy until its clocks are up, so that the first workload is not the slow one.
+
+        It writes to memory that is filled again before anybody reads it.
+        """
+        nbytes = min(arena.size, WAKE_BYTES) // 2
+        row = region(DType.BFLOAT16, arena.address + nbytes // 2, nbytes // 4, kind=PATTERN)
+        work = Regions([row] * WAKE_FILLS)
+        deadline = time.monotonic() + WAKE_S
+        self.kernels.fill(work)
+        while not self.health.is_at_speed() and time.monotonic() < deadline:
+            self.kernels.fill(work)
 
     def reference(self, epoch: str, problem: Problem) -> Reference:
         is_wider = problem.settings.reference_precision == "higher"

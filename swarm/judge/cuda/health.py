@@ -20,6 +20,7 @@ GONE_S = 15.0
 """How long a GPU may take to end what a killed process had left on it."""
 ALONE_S = 10.0
 POLL_S = 0.02
+AT_SPEED = 0.95
 LOOK_BACK_S = 1.0
 BUSY_PERCENT = 5
 SLOWING = {
@@ -52,6 +53,12 @@ class Health:
         """Say what slows the GPU down at this moment; empty if nothing does."""
         active = self._nvml.nvmlDeviceGetCurrentClocksEventReasons(self._handle)
         return ", ".join(text for bit, text in self._reasons.items() if active & bit)
+
+    def is_at_speed(self) -> bool:
+        """Say whether the multiprocessors run near their highest clock: an idle GPU takes a while."""
+        nvml, handle = self._nvml, self._handle
+        now_mhz = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)
+        return bool(now_mhz >= AT_SPEED * nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM))
 
     def facts(self) -> dict[str, str | float | int]:
         """Return clocks, power, temperature and what slows the GPU down."""

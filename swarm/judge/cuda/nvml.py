@@ -111,6 +111,10 @@ def nvmlDeviceGetClockInfo(handle: c_void_p, kind: int) -> int:  # noqa: N802
     return _number("nvmlDeviceGetClockInfo", handle, c_uint(kind))
 
 
+def nvmlDeviceGetMaxClockInfo(handle: c_void_p, kind: int) -> int:  # noqa: N802
+    return _number("nvmlDeviceGetMaxClockInfo", handle, c_uint(kind))
+
+
 def nvmlDeviceGetTemperature(handle: c_void_p, sensor: int) -> int:  # noqa: N802
     return _number("nvmlDeviceGetTemperature", handle, c_uint(sensor))
 

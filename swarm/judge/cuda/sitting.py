@@ -41,6 +41,8 @@ SPARE, MAX_SPARE_BYTES = 4, 256 << 20
 """Room of an arena over what its slots need, for secret places: a quarter, up to so much."""
 QUAD_CALLS, FEW_CALLS = (3, 4, 4, 5), (1, 1, 1, 2)
 """Of a request of a comparison: a slot more costs little, a request more 300 us; fewer if they are large."""
+MOST_QUADS = 2
+"""Times [tests] quads: a quad of a short kernel costs milliseconds, to be uncertain costs another sitting."""
 SHARED, PRIVATE = "shared", "private"
 
 
@@ -109,6 +111,7 @@ class CudaSitting:
         self.evidence = Evidence()
         self.max_slots = max_slots(problem, workload)
         self.quad_calls = QUAD_CALLS if self.max_slots >= max(QUAD_CALLS) else FEW_CALLS
+        self.most_quads = MOST_QUADS * tests.quads
         self._limits = problem.limits(workload, tests)
         self._reference = reference
         self._kernels = kernels
