@@ -245,7 +245,7 @@ def _check_names(d: Definition) -> None:
         for name in names:
             if not name.isidentifier():
                 raise wrong(
-                    f"{group}.{name}", f"name {name!r} is not an identifier", "use letters, digits and '_'"
+                    (group, name), f"name {name!r} is not an identifier", "use letters, digits and '_'"
                 )
             if group == "inputs" and name in d.axes:
                 raise wrong(f"{group}.{name}", f"{name!r} is an axis too", "rename one of them")

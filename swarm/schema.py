@@ -59,8 +59,11 @@ class Frozen(BaseModel):
         return raw
 
 
-def wrong(field: str, what: str, remedy: str, *, kind: str = "wrong") -> PydanticCustomError:
-    """Return what a validator raises to blame `field` (dotted, below the model; may be empty)."""
+def wrong(field: str | Loc, what: str, remedy: str, *, kind: str = "wrong") -> PydanticCustomError:
+    """Return what a validator raises to blame `field`: dotted, below the model; may be empty.
+
+    Where a part may hold a dot itself, give the parts.
+    """
     # The literal type of the template keeps braces in `what` from being read as placeholders.
     return PydanticCustomError(kind, "{what}", {"what": what, "field": field, "remedy": remedy})
 
@@ -240,10 +243,14 @@ def _bad_input(item: ErrorDetails, locate: Locate) -> BadInput:
     return BadInput(f"{shown(item['input'])} is not allowed", where=locate(loc), remedy=remedy)
 
 
+def _dotted(field: str, kind: str) -> Loc:
+    names = (field,) if kind == UNKNOWN_FIELD else field.split(".")
+    return tuple(int(name) if name.isdecimal() else name for name in names if name)
+
+
 def _full_loc(item: ErrorDetails) -> Loc:
-    field = str(item.get("ctx", {}).get("field", ""))
-    names = (field,) if item["type"] == UNKNOWN_FIELD else field.split(".")
-    below: Loc = tuple(int(name) if name.isdecimal() else name for name in names if name)
+    field = item.get("ctx", {}).get("field", "")
+    below: Loc = field if isinstance(field, tuple) else _dotted(field, item["type"])
     # Pydantic puts the tags of unions into its locations ("<var>"); they are not in the file.
     return tuple(p for p in item["loc"] if not (isinstance(p, str) and p.startswith("<"))) + below
 
