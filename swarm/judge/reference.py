@@ -357,7 +357,12 @@ def _blank(spec: InputSpec) -> dict[str, Any]:
 
 def _environment(device: Device, cache: Path | None) -> dict[str, str]:
     threads = str(len(device.cores))
-    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    environment = {
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "USER": "swarm",  # torch asks for it, and there is no /etc/passwd
+    }
     if cache is not None:
         environment |= {
             "TORCHINDUCTOR_CACHE_DIR": str(cache),

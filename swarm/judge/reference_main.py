@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # counting FLOPs needs it: seconds that no child should pay
 
 from swarm.definition import DType
 from swarm.judge import elements

@@ -12,7 +12,6 @@ import time
 from typing import Any
 
 import torch
-import torch._dynamo  # counting FLOPs needs it: seconds that no child should pay
 
 from swarm.judge.cuda.driver import Context
 from swarm.judge.cuda.memory import MappedArena
