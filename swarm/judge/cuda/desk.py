@@ -25,7 +25,7 @@ from swarm.judge.cuda.contents import PATTERN, region
 from swarm.judge.cuda.driver import Context, call
 from swarm.judge.cuda.health import GpuClock, Health
 from swarm.judge.cuda.kernels import Kernels, Regions
-from swarm.judge.cuda.memory import DeviceArena
+from swarm.judge.cuda.memory import DeviceArena, sized
 from swarm.judge.cuda.pair import disagreement, pair
 from swarm.judge.cuda.reference import CudaReferences
 from swarm.judge.cuda.runner import CudaControl, CudaRunner
@@ -38,8 +38,6 @@ from swarm.problem import Problem
 from swarm.verdict import Trust
 from swarm.workload import Workload
 
-KEPT_FACTOR = 4
-"""A larger arena is kept for smaller work up to this many times over."""
 WAKE_S, WAKE_BYTES, WAKE_FILLS = 0.2, 256 << 20, 16
 """How long an idle GPU is woken at the most; a GPU at its power limit never reaches its highest clock."""
 READY = 2
@@ -166,16 +164,9 @@ class CudaDesk:
 
     def arenas(self, problem: Problem, workloads: Sequence[Workload]) -> tuple[DeviceArena, DeviceArena]:
         """Return (what runners see, what only the reference sees), large enough for `workloads`."""
-        self._shared = self._sized(self._shared, max(shared_bytes(problem, w) for w in workloads))
-        self._private = self._sized(self._private, max(private_bytes(problem, w) for w in workloads))
+        self._shared = sized(self.context, self._shared, max(shared_bytes(problem, w) for w in workloads))
+        self._private = sized(self.context, self._private, max(private_bytes(problem, w) for w in workloads))
         return self._shared, self._private
-
-    def _sized(self, arena: DeviceArena | None, size: int) -> DeviceArena:
-        if arena is not None and size <= arena.size <= max(KEPT_FACTOR * size, 1 << 28):
-            return arena
-        if arena is not None:
-            arena.close()  # first, for both may not fit beside each other
-        return DeviceArena(self.context, size)
 
 
 class CudaTable:

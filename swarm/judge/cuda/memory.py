@@ -16,6 +16,8 @@ from swarm.judge.cuda.driver import Context, CudaError, bindings, call
 
 MAX_SHARE = 0.85
 """Of the device's memory that is free now."""
+KEPT_FACTOR, KEPT_BYTES = 4, 1 << 28
+"""A larger arena is kept for smaller work up to this many times over, or up to so many bytes."""
 
 
 class DeviceArena:
@@ -56,6 +58,19 @@ class DeviceArena:
             os.close(self.fd)
             self.fd = -1
             self._range.close()
+
+
+def sized(context: Context, arena: DeviceArena | None, size: int) -> DeviceArena:
+    """Return `arena` if it serves for `size` bytes, else a new one in its place.
+
+    The old one is closed first, for both may not fit beside each other; if the new one is refused, `arena`
+    stays closed, and the next call makes another.
+    """
+    if arena is not None:
+        if arena.fd >= 0 and size <= arena.size <= max(KEPT_FACTOR * size, KEPT_BYTES):
+            return arena
+        arena.close()
+    return DeviceArena(context, size)
 
 
 class MappedArena:
