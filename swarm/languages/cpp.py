@@ -125,7 +125,7 @@ def shim(definition: Definition) -> str:
     for spec in definition.inputs.values():
         place = f"arguments[{len(words)}]"
         if spec.is_scalar:
-            words.append(_scalar(spec, place))
+            words.append(scalar_value(spec, place))
         else:
             words.append(f"static_cast<const {C_TYPES[spec.dtype]}*>({place})")
     for spec in definition.outputs.values():
@@ -140,14 +140,18 @@ def shim(definition: Definition) -> str:
 
 
 def _input(spec: TensorSpec) -> str:
-    if not spec.is_scalar:
-        return f"const {C_TYPES[spec.dtype]}*"
+    return scalar_type(spec) if spec.is_scalar else f"const {C_TYPES[spec.dtype]}*"
+
+
+def scalar_type(spec: TensorSpec) -> str:
+    """Return what a Python scalar is to a host function."""
     if spec.dtype.is_float:
         return "double"
     return "bool" if spec.dtype is DType.BOOL else "int64_t"
 
 
-def _scalar(spec: TensorSpec, place: str) -> str:
+def scalar_value(spec: TensorSpec, place: str) -> str:
+    """Return the expression that reads a scalar through the judge's pointer at `place`."""
     if spec.dtype.is_float:
         return f"*static_cast<const double*>({place})"
     integer = f"*static_cast<const int64_t*>({place})"

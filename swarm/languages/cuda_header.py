@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from swarm.definition import Definition, DType, TensorSpec
+from swarm.languages.cpp import scalar_type, scalar_value
 
 HEADER = "problem.h"
 
@@ -77,8 +78,8 @@ def shim(definition: Definition) -> str:
     words: list[str] = []
     for spec in (*definition.inputs.values(), *definition.outputs.values()):
         place = f"arguments[{len(words)}]"
-        kinds.append(_scalar_type(spec) if spec.is_scalar else "void*")
-        words.append(_scalar(spec, place) if spec.is_scalar else place)
+        kinds.append(scalar_type(spec) if spec.is_scalar else "void*")
+        words.append(scalar_value(spec, place) if spec.is_scalar else place)
     for index in range(len(definition.runtime_axes)):
         kinds.append("int64_t")
         words.append(f"axes[{index}]")
@@ -142,17 +143,4 @@ def _described(spec: TensorSpec) -> str:
 
 
 def _input(spec: TensorSpec) -> str:
-    return _scalar_type(spec) if spec.is_scalar else f"const {TYPES[spec.dtype]}*"
-
-
-def _scalar_type(spec: TensorSpec) -> str:
-    if spec.dtype.is_float:
-        return "double"
-    return "bool" if spec.dtype is DType.BOOL else "int64_t"
-
-
-def _scalar(spec: TensorSpec, place: str) -> str:
-    if spec.dtype.is_float:
-        return f"*static_cast<const double*>({place})"
-    integer = f"*static_cast<const int64_t*>({place})"
-    return f"{integer} != 0" if spec.dtype is DType.BOOL else integer
+    return scalar_type(spec) if spec.is_scalar else f"const {TYPES[spec.dtype]}*"

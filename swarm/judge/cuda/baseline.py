@@ -49,13 +49,10 @@ def measure(
 ) -> Iterator[Baseline]:
     """Yield a baseline per problem; about `budget_s` for all together, shared out evenly."""
     deadline = time.monotonic() + budget_s
-    desk = CudaDesk(device, cache)
-    try:
+    with CudaDesk(device, cache) as desk:
         for done, problem in enumerate(problems):
             share_s = (deadline - time.monotonic()) / (len(problems) - done)
             yield _Bench(desk, problem, protocol, time.monotonic() + max(share_s, 1.0)).baseline()
-    finally:
-        desk.close()
 
 
 def contenders(problem: Problem) -> dict[str, tuple[str, dict[str, str]]]:

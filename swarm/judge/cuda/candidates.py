@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from swarm.judge.cuda.driver import CudaError
+from swarm.judge.cuda.memory import TensorBytes
 from swarm.judge.cuda.wire import Layout
 
 POISONS = (0x7F, 0xFF)
@@ -243,7 +244,7 @@ class PythonCandidate:
             nbytes *= dim
         if nbytes == 0:
             return torch.empty(shape, dtype=dtype, device="cuda")
-        held = _Memory(self._arena + int(value), nbytes)
+        held = TensorBytes(self._arena + int(value), nbytes)
         return torch.as_tensor(held, device="cuda").view(dtype).view(shape)
 
 
@@ -254,19 +255,6 @@ class _Call:
         self.given = given
         self.outputs = outputs
         self.returned: Any = None
-
-
-class _Memory:
-    """A range of the arena, in the form that torch takes tensors from."""
-
-    def __init__(self, address: int, nbytes: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "strides": None,
-            "version": 3,
-        }
 
 
 def check_returned(torch: Any, name: str, value: Any, output: Any) -> None:

@@ -117,6 +117,19 @@ class _Range:
         call("cuMemAddressFree", self.address, self._size)
 
 
+class TensorBytes:
+    """GPU memory at an address, in the form that torch takes a tensor of bytes from."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "strides": None,
+            "version": 3,
+        }
+
+
 class Pinned:
     """Host memory that the GPU copies to and from without a detour."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from swarm.judge.cuda.driver import Context
-from swarm.judge.cuda.memory import MappedArena
+from swarm.judge.cuda.memory import MappedArena, TensorBytes
 from swarm.judge.reference_main import Child, main
 
 KEPT_BYTES = 8 << 30
@@ -31,7 +31,7 @@ class CudaChild(Child):
     def do_map(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         torch.cuda.init()  # type: ignore[no-untyped-call]
         name, arena = message["name"], MappedArena(Context(0), fds[0], message["size"])
-        self._maps[name] = torch.as_tensor(_Bytes(arena.address, arena.size), device="cuda")
+        self._maps[name] = torch.as_tensor(TensorBytes(arena.address, arena.size), device="cuda")
         if name in self._arenas:
             self._arenas[name].close()
         self._arenas[name] = arena
@@ -51,19 +51,6 @@ class CudaChild(Child):
         said = super().do_custom(message, fds)
         torch.cuda.synchronize()
         return said
-
-
-class _Bytes:
-    """GPU memory at an address, for torch to view."""
-
-    def __init__(self, address: int, nbytes: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "strides": None,
-            "version": 3,
-        }
 
 
 if __name__ == "__main__":
