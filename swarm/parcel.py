@@ -144,8 +144,8 @@ class _Zip:
 
     @property
     def names(self) -> Sequence[str]:
-        found = [info.filename for info in self.file.infolist() if not info.is_dir()]
-        return _limited(sorted({name for name in found if _is_ours(name)}), str(self.path))
+        found = {info.filename for info in self.file.infolist()}
+        return _limited(sorted(filter(_is_ours, found)), str(self.path))
 
     def read(self, name: str) -> bytes:
         where = f"{self.path}/{name}"

@@ -607,6 +607,13 @@ def test_a_zip_cannot_lead_out_of_itself(run: Run, parcel: Path, tmp_path: Path)
         run.take(tmp_path / "nowhere")
 
 
+def test_a_member_without_a_name_is_not_ours(run: Run, parcel: Path) -> None:
+    archive = pack(RunRoot(parcel))
+    archive.write_bytes(archive.read_bytes().replace(ORIGIN.encode(), b"\0rigin.json"))  # read as ""
+    with pytest.raises(BadInput, match=f"no {ORIGIN}"):
+        run.take(archive)
+
+
 ORIGINS: dict[str, bytes | None] = {
     "another run": json.dumps(asdict(Origin("other", JUDGE_VERSION, DEVICE.model))).encode(),
     "another judge": json.dumps(asdict(Origin("test", JUDGE_VERSION + 1, DEVICE.model))).encode(),
