@@ -15,11 +15,12 @@ comma  := ,
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install swarm doctor test gpu lint check format clean
+.PHONY: help install swarm doctor test attack gpu lint check format clean
 
 help:
 	@echo 'make swarm    install, run the swarm on this machine, print the scoreboard'
 	@echo 'make test     install, run the tests'
+	@echo 'make attack   try every known trick, and every honest candidate that looks like one, on the judge'
 	@echo 'make gpu      install, run the tests that need an NVIDIA GPU'
 	@echo 'make check    ruff, mypy and the tests'
 	@echo 'make doctor   say what this machine can do and what is missing'
@@ -36,6 +37,9 @@ doctor: $(VENV)/.run
 
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -m "not gpu" $(ARGS)
+
+attack: $(VENV)/.run
+	@$(BIN)/python -m tests.corpus $(ARGS)
 
 gpu: $(VENV)/.dev
 	@$(BIN)/python -m pytest -m gpu $(ARGS)

@@ -1,0 +1,35 @@
+"""The corpora are told well enough to be believed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.corpus.cases import Case, cases
+from tests.corpus.judged import PROBLEMS
+
+FAMILIES = re.compile(r"A([1-9]|1[0-5])|B([1-9]|1[0-3])|C[1-7]")
+every_case = pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.kind}-{case.name}")
+every_attack = pytest.mark.parametrize("case", cases("attack"), ids=lambda case: case.name)
+
+
+def test_names_are_unique() -> None:
+    names = [case.name for case in cases()]
+    assert sorted(set(names)) == sorted(names)
+
+
+@every_case
+def test_a_case_says_what_it_is_and_has_a_problem(case: Case) -> None:
+    assert re.match(r"[A-Z].*\.$", case.doc.split("\n\n")[0], re.DOTALL)
+    assert (PROBLEMS / case.problem / "definition.json").is_file()
+    assert case.on in ("cpu", "gpu")
+    assert case.via in ("verdict", "comparison")
+
+
+@every_attack
+def test_an_attack_says_where_it_was_seen_what_stops_it_and_how_that_shows(case: Case) -> None:
+    assert FAMILIES.fullmatch(case.family)
+    assert re.search(r"^Seen: \S", case.doc, re.MULTILINE)
+    assert re.search(r"^Stopped by: \S", case.doc, re.MULTILINE)
+    assert case.reason
