@@ -1,13 +1,44 @@
-"""Hides the GPUs of this host from every test that is not about them."""
+"""Hides the GPUs of this host from all tests that are not about them; keeps tests that measure by themselves.
+
+With `-n 2` all tests that measure on the CPU run in one worker, one after the other; those that do not are
+for the other, on the cores that nobody measures, and give way.
+"""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
+from swarm.device import other_cores
+
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _before = os.environ.get(VISIBLE)
+HERE = Path(__file__).parent
+MEASURING = (
+    "attacks",
+    "flow",
+    "honest",
+    "judge",
+    "test_baseline.py",
+    "test_benchmarks.py",
+    "test_cli.py",
+    "test_cli_sol.py",
+    "test_local_devices.py",
+    "test_local_pool.py",
+    "test_readme.py",
+)
+NOT_MEASURING = ("judge/cuda",)
+NICENESS = 10
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that measure first, and all of them into one worker."""
+    for item in items:
+        if _measures(item):
+            item.add_marker(pytest.mark.xdist_group("device"))
+    items.sort(key=lambda item: not _measures(item))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -19,3 +50,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         os.environ.pop(VISIBLE, None)
     else:
         os.environ[VISIBLE] = _before
+    if "PYTEST_XDIST_WORKER" in os.environ and not _measures(item) and os.nice(0) < NICENESS:
+        os.sched_setaffinity(0, other_cores())
+        os.nice(NICENESS)
+
+
+def _measures(item: pytest.Item) -> bool:
+    name = item.path.relative_to(HERE).as_posix()
+    return name.startswith(MEASURING) and not name.startswith(NOT_MEASURING)

@@ -91,7 +91,6 @@ def test_cpp_stays_on_the_cpu_beside_a_gpu(gpus: list[Device]) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("cpu", [cpu_device()]),
         ("cuda:0", [BIG[0]]),
         ("cuda:2,0", [BIG[1], BIG[0]]),
         ("cuda:0,0", [BIG[0]]),
@@ -104,6 +103,10 @@ def test_cpp_stays_on_the_cpu_beside_a_gpu(gpus: list[Device]) -> None:
 )
 def test_devices_are_named_by_number_or_uuid(gpus: list[Device], name: str, expected: list[Device]) -> None:
     assert chosen_devices(name) == expected
+
+
+def test_the_cpu_is_named_by_its_kind(gpus: list[Device]) -> None:
+    assert chosen_devices("cpu") == [cpu_device()]
 
 
 @pytest.mark.parametrize("name", ["cuda:3", "cuda:x", "GPU-303", "GPU-", "gpu", "h200", "cuda:", ",", "403,"])
