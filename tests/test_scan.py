@@ -41,6 +41,7 @@ def torch(text: str) -> None:
         ("mmap(0, 1, 2, 3, 4, 5);", "files"),
         ('dlsym(RTLD_NEXT, "x");', "loading"),
         ('std::getenv("HOME");', "environment"),
+        ("signal (SIGALRM, later);", "environment"),
         ("__attribute__((constructor)) void f() {}", "hooks"),
     ],
 )
@@ -79,6 +80,7 @@ def test_only_listed_headers_are_included(line: str) -> None:
         "float x = 1'000'000; // asm",
         "int timer(int); int y = timer(3); float uptime(); auto opened = reopen(1);",
         "void write(float *y); // our own helper",
+        "float energy(const float *signal); struct Clock { int64_t time; };",
         'const char *s = "//"; int asmodeus;',
     ],
 )
@@ -123,6 +125,9 @@ def test_blanking_comments_moves_nothing(text: str) -> None:
         ("x = ().__class__", "internals: "),
         ("torch.utils.cpp_extension.load", "torch: "),
         ("torch . set_num_threads(64)", "torch: "),
+        ("torch.builtins.exec('1')", "torch: "),
+        ("torch.sys.modules", "torch: "),
+        ("torch._C", "torch: "),
         ("torch.cuda.Event", "clock: "),
         ("def run(x", "not Python: '(' was never closed"),
     ],
@@ -132,6 +137,14 @@ def test_what_a_pytorch_kernel_must_not_do_is_named_with_its_line(text: str, mes
         torch(f"import torch\n{text}\n")
     line = 3 if "import ctypes" in text else 2
     assert str(caught.value).startswith(f"solution/kernel.py:{line}: ") and message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["fast = torch.compile(slow, dynamic=True)", "net = Net().eval()", "torch._scaled_mm(a, b)", "x.sort()"],
+)
+def test_plain_torch_is_left_alone(text: str) -> None:
+    torch(text)
 
 
 def test_python_comments_are_left_alone_and_strings_are_not() -> None:

@@ -11,6 +11,7 @@ from tests.corpus.judged import PROBLEMS
 
 FAMILIES = re.compile(r"A([1-9]|1[0-5])|B([1-9]|1[0-3])|C[1-7]")
 every_case = pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.kind}-{case.name}")
+every_honest_case = pytest.mark.parametrize("case", cases("honest"), ids=lambda case: case.name)
 every_attack = pytest.mark.parametrize("case", cases("attack"), ids=lambda case: case.name)
 
 
@@ -33,3 +34,8 @@ def test_an_attack_says_where_it_was_seen_what_stops_it_and_how_that_shows(case:
     assert re.search(r"^Seen: \S", case.doc, re.MULTILINE)
     assert re.search(r"^Stopped by: \S", case.doc, re.MULTILINE)
     assert case.reason
+
+
+@every_honest_case
+def test_an_honest_candidate_says_what_it_looks_like(case: Case) -> None:
+    assert re.search(r"^Looks like: \S", case.doc, re.MULTILINE)
