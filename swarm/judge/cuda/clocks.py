@@ -85,6 +85,7 @@ class Clocks:
         """`only` times all workloads, whatever they take."""
         self._only = only
         self._offset_ns: float | None = None
+        self._is_spoiled = False
         self._choices: dict[Key, ClockChoice] = {}
 
     @property
@@ -96,6 +97,15 @@ class Clocks:
         """Take off so much from now on, unless this job takes off something already."""
         if self._offset_ns is None:
             self._offset_ns = offset_ns
+
+    def spoil(self) -> None:
+        """Say that a request was timed by another clock than its workload's."""
+        self._is_spoiled = True
+
+    def spoiled(self) -> str:
+        """Say why times since the last call of this are worth nothing, if they are."""
+        was, self._is_spoiled = self._is_spoiled, False
+        return "CUPTI looked on" if was else ""
 
     def of(self, axes: Mapping[str, int]) -> ClockChoice:
         """Return the choice for the workload with these axes."""

@@ -16,7 +16,7 @@ from swarm.durable import write_atomic
 from swarm.errors import Refused
 
 FOLDER = Path(__file__).parent
-HEADERS = ("elements.h", "contents.h", "compare.h")
+HEADERS = ("elements.h", "contents.h", "compare.h", "veil.h")
 OPTIONS = ("--std=c++17", "--fmad=false")
 """Without contraction the same contents come out of every kernel that makes them."""
 
@@ -27,13 +27,13 @@ class Source(StrEnum):
     JUDGE = "kernels.cu"
     """Fill, inspect, compare."""
     RUNNER = "runner.cu"
-    """Spin, flush, poison, marks."""
+    """Spin, flush, poison, marks, veil."""
 
 
 def cubin(source: Source, arch: int, cache: Path) -> bytes:
     """Return the cubin for a compute capability (90 for 9.0), from `cache` if it is there."""
     code = (FOLDER / source).read_text()
-    headers = {name: (FOLDER / name).read_text() for name in HEADERS} if source is Source.JUDGE else {}
+    headers = {name: (FOLDER / name).read_text() for name in HEADERS}
     options = (*OPTIONS, f"--gpu-architecture=sm_{arch}")
     parts = [code, *headers.values(), *options, repr(_nvrtc().nvrtcVersion())]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

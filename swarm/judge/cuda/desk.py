@@ -215,7 +215,7 @@ class CudaTable:
             self._private,
             self._desk.kernels,
             self._seed,
-            self._desk.health.throttled,
+            self._disturbance,
         )
 
     def runner(self, built: Built, timeout_s: float | None = None) -> CudaRunner:
@@ -230,7 +230,7 @@ class CudaTable:
             timeout_s=rules.run_timeout_s if timeout_s is None else timeout_s,
             dirty=self._is_dirty,
             side=self._side(built),
-            after_failure=self._desk.health.wait_until_gone,
+            once_closed=self._desk.health.wait_until_gone,
         )
 
     def control(self, built: Built) -> CudaControl | None:
@@ -274,6 +274,10 @@ class CudaTable:
 
     def flops(self, workload: Workload) -> float:
         return self._reference.flops(input_specs(self._rules.problem.definition, workload))
+
+    def _disturbance(self) -> str:
+        """Say what makes the times since the last call of this worthless."""
+        return self._clocks.spoiled() or self._desk.health.throttled()
 
     def _side(self, built: Built) -> int:
         """Return 0 for the first tree that was run here, 1 for the other one."""

@@ -8,7 +8,8 @@ import struct
 
 from swarm.judge.cuda import driver
 from swarm.judge.cuda.activities import Activities
-from swarm.judge.cuda.driver import Event
+from swarm.judge.cuda.driver import Dim, Event, Function, Packed
+from swarm.judge.cuda.spans import Record
 
 FLUSH_FACTOR = 2
 """Of the L2's size, written and then read, each in memory of its own."""
@@ -28,17 +29,19 @@ class Gpu:
         self.context = driver.Context(uuid)
         self.stream = LegacyStream() if is_legacy else driver.Stream()
         self._module = module = self.context.load(cubin)
-        self._spin, self._spin_ns = module.function("swarm_spin"), driver.Packed(bytes(8))
+        self.queued = 0
+        """Kernels, copies and fills of our own since the last `take`, without the marks."""
+        self._spin, self._spin_ns = module.function("swarm_spin"), Packed(bytes(8))
         self._open, self._close = module.function("swarm_open"), module.function("swarm_close")
-        self._nothing = driver.Packed(b"")
+        self._nothing = Packed(b"")
         size = FLUSH_FACTOR * max(self.context.facts.l2_bytes, 1 << 20) // 256 * 256
         written, read = self.context.allocate(size), self.context.allocate(size)
         write = module.function("swarm_flush_write")
         self._flushes = [
-            (write, driver.Packed(struct.pack("<QQ", written, size))),
-            (module.function("swarm_flush_read"), driver.Packed(struct.pack("<QQ", read, size))),
+            (write, Packed(struct.pack("<QQ", written, size))),
+            (module.function("swarm_flush_read"), Packed(struct.pack("<QQ", read, size))),
         ]
-        self._probe = (write, driver.Packed(struct.pack("<QQ", written, min(size, CALIBRATION_BYTES))))
+        self._probe = (write, Packed(struct.pack("<QQ", written, min(size, CALIBRATION_BYTES))))
         self._flush_grid = (self.context.facts.num_sms * FLUSH_BLOCKS_PER_SM, 1, 1)
         self.activities = Activities()
         self.event_offset_ns = self._event_offset_ns()
@@ -48,12 +51,34 @@ class Gpu:
     def spin(self, ns: int) -> None:
         """Queue a wait."""
         ctypes.c_uint64.from_address(self._spin_ns.address).value = ns
-        self._spin.launch(ONE, ONE, self._spin_ns, self.stream)
+        self.queue(self._spin, ONE, ONE, self._spin_ns)
 
     def flush(self, *, dirty: bool) -> None:
         """Queue what makes the L2 cold: full of lines that are only read, unless `dirty`."""
         for function, params in self._flushes[: 1 if dirty else 2]:
-            function.launch(self._flush_grid, (FLUSH_THREADS, 1, 1), params, self.stream)
+            self.queue(function, self._flush_grid, (FLUSH_THREADS, 1, 1), params)
+
+    def function(self, symbol: str) -> Function:
+        """Return one of our own kernels."""
+        return self._module.function(symbol)
+
+    def queue(self, function: Function, grid: Dim, block: Dim, params: Packed) -> None:
+        """Queue a kernel of our own, outside of the marks."""
+        self.queued += 1
+        function.launch(grid, block, params, self.stream)
+
+    def set_bytes(self, address: int, byte: int, nbytes: int) -> None:
+        self.queued += 1
+        self.stream.set_bytes(address, byte, nbytes)
+
+    def copy_to_host(self, host: int, address: int, nbytes: int) -> None:
+        self.queued += 1
+        self.stream.download(host, address, nbytes)
+
+    def take(self) -> tuple[list[Record], int]:
+        """Return what CUPTI saw since the last time, and how much of it was ours, without the marks."""
+        queued, self.queued = self.queued, 0
+        return self.activities.take(), queued
 
     def open(self) -> None:
         self._open.launch(ONE, ONE, self._nothing, self.stream)
@@ -63,13 +88,14 @@ class Gpu:
 
     def switch(self, *, cupti: bool) -> bool:
         """Let CUPTI see what runs from now on, or no longer; return whether it has just come on."""
+        self.queued = 0
         if not self.activities.switch(cupti) or not cupti:
             return False
         for _ in range(PRIMINGS):  # it asks for its buffers when there is something to record
             self.open()
             self.close()
             self.context.synchronize()
-            self.activities.take()
+            self.take()
         return True
 
     def reset_persisting_l2(self) -> None:

@@ -1,6 +1,5 @@
 // What a runner queues around a candidate's call: time to queue ahead, cold caches, marks for a tracer.
-
-typedef unsigned long long u64;
+#include "veil.h"
 
 __device__ u64 now_ns() {
   u64 ns;

@@ -8,6 +8,7 @@ stopped.
 
 from __future__ import annotations
 
+import random
 import secrets
 import signal
 import time
@@ -31,6 +32,7 @@ from swarm.judge.cuda.wire import (
     MAX_SLOTS,
     NONCE_BYTES,
     READY,
+    TRICK,
     UNLOAD,
     Claim,
     Clock,
@@ -49,6 +51,8 @@ FIRST_CALL_S = {Host.BARE: 0.0, Host.NATIVE: 0.0, Host.TORCH: 60.0}
 CONTROL_BYTES = 8 << 30
 UNSEEN_FACTOR, UNSEEN_NS = 1.5, 20_000
 """How much more of a call CUPTI may see than events do, which see one stream."""
+TRACED_SHARE = 1 / 24
+"""Of the requests to host code that events time: CUPTI looks on there, and nobody can prepare for it."""
 RECENT = 32
 """Calls whose queueing says how long the next ones take to queue."""
 SLOWEST = 0.9
@@ -73,16 +77,16 @@ class CudaRunner:
         timeout_s: float,
         dirty: bool = False,
         side: int | None = 0,
-        after_failure: Callable[[int], None] | None = None,
+        once_closed: Callable[[int], None] | None = None,
         process: Process | None = None,
         place: int = 0,
     ) -> None:
         """Take a spare runner for `artifact`; a mere kind is a candidate that does nothing.
 
         `memory_bytes` are what the candidate may use on the host. `side` tells apart, in `clocks`, whose
-        times are compared; None is nobody's. `after_failure` is called with the id of a process that failed,
-        once it is gone. A `process` that is given is used instead of a spare one, and may hold a candidate in
-        each of several places.
+        times are compared; None is nobody's. `once_closed` is called with the id of the process once it is
+        gone, to see that it is gone from the GPU, too. A `process` that is given is used instead of a spare
+        one, and may hold a candidate in each of several places.
         """
         self._artifact = artifact
         self._kind = artifact if isinstance(artifact, Kind) else artifact.kind
@@ -102,6 +106,7 @@ class CudaRunner:
         self._seen: dict[Key, tuple[int, int]] = {}
         self._enqueue_ns: deque[int] = deque(maxlen=RECENT)
         self._last_clock = Clock.EVENTS
+        self._rng = random.SystemRandom()
         self.wall_ns = 0
         """From sending the last request to its answer by the judge's clock, less the waits that it asked for
         and, where a control is to be held against it, what jitters on the host."""
@@ -109,7 +114,7 @@ class CudaRunner:
         """What the runner said of the last request."""
         self.late = 0
         """Calls so far whose span began before they were queued."""
-        self._after_failure = after_failure
+        self._once_closed = once_closed
         self._spares = spares
         self._process = process or spares.take(self._host)
 
@@ -168,6 +173,9 @@ class CudaRunner:
         choice = self._clocks.of(slots[0].axes)
         is_first = key not in self._begun
         clock = self._first_clock if is_first else choice.clock
+        if self._is_to_be_traced(clock):
+            clock = Clock.CUPTI
+            self._clocks.spoil()
         spin_ns = clocks.spin_ns(self._slowest_enqueue_ns())
         request = Request(
             secrets.token_bytes(NONCE_BYTES),
@@ -219,8 +227,8 @@ class CudaRunner:
     def close(self) -> None:
         """Kill everything the candidate started, and wait until it is gone."""
         self._process.close()
-        if self._failure is not None and self._after_failure is not None and self.pid is not None:
-            self._after_failure(self.pid)
+        if self._once_closed is not None and self.pid is not None:
+            self._once_closed(self.pid)
 
     def _load(self) -> bytes | Failure:
         files, entry, returns, converts = {}, "", False, False
@@ -265,7 +273,7 @@ class CudaRunner:
         if min(claim.ns for claim in claims) <= 0 or total_ns > passed_ns:
             told = [claim.ns for claim in claims]
             return Failure(Status.REWARD_HACK, f"the runner claims {told} ns within {passed_ns} ns", self.log)
-        if is_first and self._kind is not Kind.PLAN:
+        if self._last_clock is Clock.CUPTI and self._kind is not Kind.PLAN:
             traced_ns, on_stream_ns = max(c.ns for c in claims), max(c.other_ns for c in claims)
             if traced_ns > UNSEEN_FACTOR * on_stream_ns + UNSEEN_NS:
                 return Failure(
@@ -288,19 +296,25 @@ class CudaRunner:
 
     def _told(self, answer: bytes, nonce: bytes) -> Failure:
         """Read an answer that is neither claims nor a readiness: a failure, a fault of ours, or a forgery."""
-        for tag in (FAILED, FAULT):
+        for tag in (FAILED, TRICK, FAULT):
             if not answer.startswith(tag + nonce):
                 continue
             reason = answer.removeprefix(tag + nonce).decode("utf-8", "replace").strip()
             if tag == FAULT and (self._kind is Kind.PLAN or not self._is_loaded):
                 raise Refused(f"the runner failed by itself: {reason}")
-            return Failure(Status.RUNTIME_ERROR, reason, self.log)
+            status = Status.REWARD_HACK if tag == TRICK else Status.RUNTIME_ERROR
+            return Failure(status, reason, self.log)
         return Failure(Status.REWARD_HACK, "something other than the runner answered the judge", self.log)
 
     @property
     def _first_clock(self) -> Clock:
         """What shows all streams of host code; for a plan whichever is on: it takes time to switch them."""
         return self._last_clock if self._kind is Kind.PLAN else Clock.CUPTI
+
+    def _is_to_be_traced(self, clock: Clock) -> bool:
+        """Decide whether CUPTI looks on though events count: they see one stream, and no kernels."""
+        is_ours = self._kind is Kind.PLAN or not isinstance(self._artifact, Artifact)
+        return clock is Clock.EVENTS and not is_ours and self._rng.random() < TRACED_SHARE
 
     def _slowest_enqueue_ns(self) -> int:
         if not self._enqueue_ns:

@@ -15,7 +15,7 @@ import resource
 import socket
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +28,8 @@ from swarm.judge.cuda.clocks import spin_ns
 from swarm.judge.cuda.driver import CudaError, Event
 from swarm.judge.cuda.gpu import Gpu, is_over
 from swarm.judge.cuda.memory import MappedArena
-from swarm.judge.cuda.spans import Span, spans
+from swarm.judge.cuda.spans import Span, Unreadable, spans
+from swarm.judge.cuda.veil import Tensors, Veil
 from swarm.judge.cuda.warm import import_ahead, warm_up
 from swarm.judge.cuda.wire import Claim, Layout, Request
 
@@ -40,8 +41,14 @@ CACHES = {
     "CUDA_CACHE_PATH": "compute",
 }
 """Each is a folder of this box alone."""
+OUTSIDE_NS = 2_000
+"""How far work of a call may lie beyond its marks: CUPTI's ticks and its idea of when a kernel is over."""
 SWITCH_NS = 2_000_000
 """More for the first call after CUPTI came on, which is slow to come to speed."""
+
+
+class Trick(Exception):
+    """A candidate was seen at what no honest one does."""
 
 
 def serve(spec: SimpleNamespace, control: socket.socket) -> None:
@@ -54,7 +61,7 @@ def serve(spec: SimpleNamespace, control: socket.socket) -> None:
     except framing.Closed:
         return
     except (Exception, SystemExit) as error:  # whatever a candidate raises is told in its own words
-        if not isinstance(error, CudaError | SwarmError):  # those say it all
+        if not isinstance(error, CudaError | SwarmError | Trick):  # those say it all
             print(traceback.format_exc(), flush=True)
         framing.send(control, server.told(error))
 
@@ -115,7 +122,7 @@ class _Server:
 
 def reason_of(error: BaseException) -> str:
     """Say in one line what went wrong, with CUDA's name for it if the GPU reports an error by now."""
-    if isinstance(error, CudaError | SwarmError):
+    if isinstance(error, CudaError | SwarmError | Trick):
         return str(error)
     words = next((line for line in str(error).splitlines() if line.strip()), "")
     try:
@@ -149,6 +156,7 @@ class Session:
         self._flush_ns = gpu.flush_ns(dirty=self._is_dirty)
         self._is_ours = head["kind"] == "plan"
         self._events: list[tuple[Event, Event]] = []
+        self._veil = Veil(gpu)
         _limit_memory(head["memory_bytes"])
         self.layout: Layout = Layout.from_json(head["layout"])
         self._arena: MappedArena = MappedArena(gpu.context, fds[0], head["arena_bytes"])
@@ -163,6 +171,8 @@ class Session:
 
     def tag(self, error: BaseException) -> bytes:
         """Say whose doing an error is."""
+        if isinstance(error, Trick):
+            return wire.TRICK
         return wire.FAILED if not self._is_ours or isinstance(error, CudaError | BadInput) else wire.FAULT
 
     def answer(self, request: Request) -> bytes:
@@ -172,12 +182,12 @@ class Session:
         gc.freeze()  # what a call leaves behind is looked through once, not before every request
         gc.disable()
         gpu, candidate = self._gpu, self.candidate
-        calls = [
-            candidate.prepare(index, *self.layout.unpack(words)) for index, words in enumerate(request.slots)
-        ]
+        slots = [self.layout.unpack(words) for words in request.slots]
+        calls = [candidate.prepare(index, *slot) for index, slot in enumerate(slots)]
         gpu.reset_persisting_l2()
         lead_ns, is_cupti = request.spin_ns, request.clock is wire.Clock.CUPTI
         rush_ns = SWITCH_NS if gpu.switch(cupti=is_cupti) else 0
+        self._veil.begin([self._tensors(*slot) for slot in slots])
         if request.is_first:
             enqueue_ns = self._warm_up(calls[0])
             lead_ns = max(lead_ns, spin_ns(enqueue_ns))
@@ -188,9 +198,12 @@ class Session:
             free_ns = max(free_ns, now_ns)
             wait_ns = self._wait_ns(lead_ns, free_ns - now_ns, rush_ns)
             queued.append(self._queue(call, index, wait_ns))
+            self._veil.note(index)
             free_ns += wait_ns + self._flush_ns
             rush_ns = 0
-        gpu.context.synchronize()
+        changed = self._veil.changed()
+        if changed is not None:
+            raise Trick(f"outputs of call {changed + 1} of {len(calls)} changed after its call was over")
         claims = self._claims(calls, queued, is_cupti)
         if request.is_first:
             claims = [replace(claim, enqueue_ns=enqueue_ns) for claim in claims]
@@ -209,7 +222,7 @@ class Session:
         for _ in range(1 if self._is_ours else 2):
             enqueue_ns, _ = self._queue(call, 0, 0)
             self._gpu.context.synchronize()
-        self._gpu.activities.take()
+        self._gpu.take()
         return enqueue_ns
 
     def _queue(self, call: Any, index: int, wait_ns: int) -> tuple[int, bool]:
@@ -221,6 +234,7 @@ class Session:
         candidate.poison(call)
         begun_ns = time.perf_counter_ns()
         gpu.spin(wait_ns)
+        self._veil.show(index)
         gpu.flush(dirty=self._is_dirty)
         gpu.open()
         start.record(gpu.stream)
@@ -247,11 +261,33 @@ class Session:
 
     def _spans(self, count: int) -> list[Span]:
         """Return what CUPTI saw of the last calls."""
-        found, strays = spans(self._gpu.activities.take(), count)
+        records, queued = self._gpu.take()
+        if self._is_ours:
+            return spans(records, count)[0]
+        try:
+            found, outside = spans(records, count)
+        except Unreadable as error:
+            raise Trick(f"what CUPTI saw is not all that we did, or more: {error}") from None
         copies = self.layout.outputs * count if self._head["returns_outputs"] else 0
-        if strays > copies and not self._is_ours and not self._head["converts_outputs"]:
-            raise RuntimeError(f"{strays} kernels, copies or fills ran outside its calls")
+        strays = outside - queued - copies
+        if strays > 0 and not self._head["converts_outputs"]:
+            raise Trick(f"{strays} kernels, copies or fills ran outside its calls")
+        for number, span in enumerate(found, 1):
+            if max(span.early_ns, span.late_ns) > OUTSIDE_NS:
+                raise Trick(
+                    f"call {number} was at work {span.early_ns / 1e3:.1f} us before it was to begin and "
+                    f"{span.late_ns / 1e3:.1f} us after it was to be over"
+                )
         return found
+
+    def _tensors(self, arguments: Sequence[int | float], axes: Mapping[str, int]) -> Tensors:
+        ranges = [
+            (self._arena.address + int(value), self.layout.nbytes(at, axes))
+            for at, value in enumerate(arguments)
+            if self.layout.shapes[at] is not None
+        ]
+        cut = len(ranges) - self.layout.outputs
+        return Tensors(tuple(ranges[:cut]), tuple(ranges[cut:]))
 
 
 def _limit_memory(nbytes: int) -> None:

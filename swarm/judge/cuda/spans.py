@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 OWN = "swarm_"
+"""What the names of our own kernels begin with."""
 OPEN, CLOSE = "swarm_open", "swarm_close"
 MEMCPY, MEMSET = "[memcpy]", "[memset]"
 
@@ -42,33 +43,38 @@ class Span:
     signature: int
     """A hash of the activities' names in order: calls of one shape have the same."""
     blocks: int
+    early_ns: int = 0
+    """How long before its first mark was over something of it ran: it did not wait for its turn."""
+    late_ns: int = 0
+    """How long after its last mark began something of it still ran: nobody waited for it."""
 
 
 def spans(records: Sequence[Record], count: int) -> tuple[list[Span], int]:
-    """Return the spans of a request's `count` calls, in order, and how many activities are in none."""
+    """Return the spans of a request's `count` calls, in order, and how many activities lie outside of all."""
     ordered = sorted(records, key=lambda record: (record.correlation, record.start_ns))
     found: list[Span] = []
-    strays = 0
-    inside: list[Record] | None = None
+    outside = 0
+    mark: Record | None = None
+    inside: list[Record] = []
     for record in ordered:
-        if record.name == OPEN and inside is None:
-            inside = []
-        elif record.name == CLOSE and inside is not None:
-            found.append(span(inside))
-            inside = None
-        elif record.name.startswith(OWN) and (inside is not None or record.name in (OPEN, CLOSE)):
+        if record.name == OPEN and mark is None:
+            mark, inside = record, []
+        elif record.name == CLOSE and mark is not None:
+            found.append(span(inside, mark.end_ns, record.start_ns))
+            mark = None
+        elif record.name in (OPEN, CLOSE):
             raise Unreadable(f"{record.name} where it cannot be")
-        elif inside is not None:
+        elif mark is not None:
             inside.append(record)
-        elif not record.name.startswith(OWN):
-            strays += 1
-    if inside is not None or len(found) != count:
+        else:
+            outside += 1
+    if mark is not None or len(found) != count:
         raise Unreadable(f"{len(records)} records show {len(found)} calls of {count}")
-    return found, strays
+    return found, outside
 
 
-def span(records: Sequence[Record]) -> Span:
-    """Return the span of one call's activities."""
+def span(records: Sequence[Record], open_ns: int, close_ns: int) -> Span:
+    """Return the span of one call's activities between the end of one mark and the start of the other."""
     if not records:
         return Span(0, 0, 0, 0)
     first = min(record.start_ns for record in records)
@@ -80,4 +86,6 @@ def span(records: Sequence[Record]) -> Span:
         len(records),
         int.from_bytes(digest, "little") >> 1,
         sum(record.blocks for record in records),
+        max(open_ns - first, 0),
+        max(last - close_ns, 0),
     )

@@ -1,20 +1,23 @@
 """The words between a judge and the runner on its GPU: what to load, what to call, what came of it.
 
 Framing and descriptors are swarm.judge.wire's. Nothing here trusts the other end: whatever does not read as
-it must is None or an exception, never a guess. Standard library only: the runner imports it in its box.
+it must is None or an exception, never a guess. No packages are needed: the runner imports it in its box.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-HELLO, IDLE, READY, CLAIMS, FAILED, FAULT = b"hello", b"i", b"r", b"c", b"!", b"?"
-"""What a runner says: FAILED is the candidate's doing, FAULT is ours."""
+from swarm.languages.numbers import bits
+
+HELLO, IDLE, READY, CLAIMS, FAILED, TRICK, FAULT = b"hello", b"i", b"r", b"c", b"!", b"t", b"?"
+"""What a runner says: FAILED is the candidate's doing, TRICK is dishonest, FAULT is ours."""
 GO, LOAD, CALL, UNLOAD = b"G", b"L", b"C", b"U"
 """What a judge says; until GO a runner keeps its hands off the GPU."""
 NONCE_BYTES = 8
@@ -90,6 +93,10 @@ class Layout:
     def shape(self, index: int, axes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape of a tensor in logical elements."""
         return tuple(dim if isinstance(dim, int) else axes[dim] for dim in self.shapes[index] or ())
+
+    def nbytes(self, index: int, axes: Mapping[str, int]) -> int:
+        """Return the bytes of a tensor."""
+        return -(-math.prod(self.shape(index, axes)) * bits(self.dtypes[index]) // 8)
 
     def _is_float(self, index: int) -> bool:
         return self.shapes[index] is None and "float" in self.dtypes[index]

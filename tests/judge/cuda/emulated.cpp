@@ -1,4 +1,4 @@
-// kernels.cu on the CPU: what a driver would launch, by name and parameter block.
+// kernels.cu and veil.h on the CPU: what a driver would launch, by name and parameter block.
 #include "emulator.h"
 
 template <class T> T atomicMax(T *at, T value) {
@@ -21,6 +21,7 @@ inline int __any_sync(unsigned, int value) {
 
 #define __noinline__
 #include "kernels.cu"
+#include "veil.h"
 
 struct Parameters {
   const void *rows;
@@ -29,14 +30,25 @@ struct Parameters {
   u64 more[2];
 };
 
-extern "C" int launch(const char *name, unsigned blocks, const Parameters *given) {
-  const unsigned grid[] = {blocks, 1, 1}, block[] = {THREADS, 1, 1};
+struct Veiling {
+  Ranges ranges;
+  u64 key;
+  u64 *sums;
+};
+
+extern "C" int launch(const char *name, unsigned blocks, unsigned rows, const void *parameters) {
+  const unsigned grid[] = {blocks, rows, 1}, block[] = {THREADS, 1, 1};
   const auto at = [](const void *field) { return (const unsigned char *)field; };
+  const auto *given = (const Parameters *)parameters;
+  const auto *veiling = (const Veiling *)parameters;
   const unsigned char *fields[] = {at(&given->rows),  at(&given->firsts),  at(&given->count),
                                    at(&given->tiles), at(&given->more[0]), at(&given->more[1])};
+  const unsigned char *ranges[] = {at(&veiling->ranges), at(&veiling->key), at(&veiling->sums)};
   if (!strcmp(name, "swarm_fill")) emulator::launch(swarm_fill, grid, block, 0, fields);
   else if (!strcmp(name, "swarm_inspect")) emulator::launch(swarm_inspect, grid, block, 0, fields);
   else if (!strcmp(name, "swarm_compare")) emulator::launch(swarm_compare, grid, block, 0, fields);
+  else if (!strcmp(name, "swarm_veil")) emulator::launch(swarm_veil, grid, block, 0, ranges);
+  else if (!strcmp(name, "swarm_sum")) emulator::launch(swarm_sum, grid, block, 0, ranges);
   else return 1;
   return 0;
 }

@@ -43,7 +43,7 @@ def build(folder: Path) -> ctypes.CDLL:
 
 def install(patch: pytest.MonkeyPatch, library: ctypes.CDLL) -> None:
     """Let CUDA's bindings be these, and their cubins be the library."""
-    library.launch.argtypes = (ctypes.c_char_p, ctypes.c_uint, ctypes.c_void_p)
+    library.launch.argtypes = (ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_void_p)
     patch.setitem(sys.modules, "cuda.bindings.driver", bindings(library))
     patch.setattr(kernels, "cubin", lambda source, arch, cache: b"")
     driver.bindings.cache_clear()
@@ -76,9 +76,9 @@ def bindings(library: ctypes.CDLL) -> ModuleType:
         ctypes.memset(address, byte, nbytes)
         return (0,)
 
-    def launch(function: bytes, grid: int, *rest: Any) -> tuple[int]:
+    def launch(function: bytes, blocks: int, rows: int, *rest: Any) -> tuple[int]:
         extra = ctypes.cast(rest[-1], ctypes.POINTER(ctypes.c_void_p))
-        assert library.launch(function, grid, extra[1]) == 0, f"no kernel {function!r}"
+        assert library.launch(function, blocks, rows, extra[1]) == 0, f"no kernel {function!r}"
         return (0,)
 
     def export(handle: int, kind: object, flags: int) -> tuple[int, int]:

@@ -29,6 +29,8 @@ def test_the_runners_kernels_have_the_parameters_it_packs(arch: int, tmp_path: P
         "swarm_poison": [8, 8, 8],
         "swarm_open": [],
         "swarm_close": [],
+        "swarm_veil": [256, 8],
+        "swarm_sum": [256, 8, 8],
     }
 
 

@@ -11,13 +11,15 @@ from types import SimpleNamespace
 import pytest
 
 from swarm.errors import Refused
+from swarm.judge.cuda import runner as runners
 from swarm.judge.cuda.clocks import LEAST_SPIN_NS, Clocks
-from swarm.judge.cuda.runner import CudaRunner
+from swarm.judge.cuda.runner import TRACED_SHARE, CudaRunner
 from swarm.judge.cuda.wire import (
     CALL,
     FAILED,
     FAULT,
     READY,
+    TRICK,
     Claim,
     Clock,
     Request,
@@ -198,6 +200,41 @@ def test_what_a_candidate_did_is_told_in_its_words_and_only_repeated() -> None:
     assert it.failed
     assert failure(it) is told
     assert len(other.requests) == 1
+
+
+def test_what_a_runner_saw_of_a_trick_is_told_as_one() -> None:
+    told = failure(runner(Runner(lambda request: TRICK + request.nonce + b"3 kernels ran beside")))
+    assert (told.status, told.reason) == (Status.REWARD_HACK, "3 kernels ran beside")
+
+
+def test_cupti_looks_on_now_and_then_where_events_time_host_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = replace(HONEST, ns=50_000, other_ns=51_000)
+    for kind, share, seen in (
+        (Kind.SHARED_OBJECT, 1.0, [Clock.CUPTI] * 3),
+        (Kind.SHARED_OBJECT, 0.0, [Clock.CUPTI, Clock.EVENTS, Clock.EVENTS]),
+        (Kind.PLAN, 1.0, [Clock.EVENTS] * 3),
+    ):
+        monkeypatch.setattr(runners, "TRACED_SHARE", share)
+        clocks = Clocks()
+        other = Runner(claiming(slow))
+        it = runner(other, kind, clocks)
+        it.call(SLOTS)
+        assert clocks.spoiled() == ""
+        it.call(SLOTS)
+        told = [clocks.spoiled(), clocks.spoiled()]
+        assert told == ["CUPTI looked on" if share and kind is not Kind.PLAN else "", ""]
+        it.call(SLOTS)
+        assert [request.clock for request in other.requests] == seen
+    assert 0.01 < TRACED_SHARE < 0.1
+
+
+def test_other_kernels_are_seen_where_events_rank_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runners, "TRACED_SHARE", 1.0)
+    slow = replace(HONEST, ns=50_000, other_ns=51_000)
+    told = failure(
+        runner(Runner(claiming(slow), claiming(replace(slow, activities=2))), Kind.SHARED_OBJECT), 2
+    )
+    assert told.reason == "not all calls do the same work: 2 kernels, copies and fills after 1"
 
 
 def test_a_fault_of_ours_is_no_failure_unless_a_candidate_could_have_told_it() -> None:
