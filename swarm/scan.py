@@ -10,6 +10,7 @@ import ast
 import io
 import re
 import tokenize
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 
@@ -37,6 +38,8 @@ def check_sources(sources: Mapping[str, str], language: str, rules: Rules, where
     for source, text in sources.items():
         module = _parsed(text, where + source) if source.endswith(".py") else None
         code = without_comments(text, source)
+        if module is not None:
+            code = unicodedata.normalize("NFKC", code)  # as Python reads names: `ｅval` is eval
         for line, name in _includes(code) if module is None else _modules(module):
             if not _is_own(name, source, sources) and not _is_listed(name, rules.imports[language]):
                 raise BadInput(

@@ -15,6 +15,7 @@ MAX_PATH_CHARS = 120
 GENERATED = (PROBLEM_HEADER, f"{PARAMS_MODULE}.py")
 TAKEN_MODULES = sys.stdlib_module_names | {
     "torch", "triton", "numpy", "swarm", "cuda", "cutlass", "cupti", "pynvml", "nvidia", "elftools",
+    "sitecustomize", "usercustomize",
 }  # fmt: skip
 """What a Python source must not be called: it would be imported instead."""
 

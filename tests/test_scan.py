@@ -125,10 +125,14 @@ def test_blanking_comments_moves_nothing(text: str) -> None:
         ("x = ().__class__", "internals: "),
         ("torch.utils.cpp_extension.load", "torch: "),
         ("torch . set_num_threads(64)", "torch: "),
-        ("torch.builtins.exec('1')", "torch: "),
-        ("torch.sys.modules", "torch: "),
+        ("torch.builtins.exec('1')", "modules: "),
         ("torch._C", "torch: "),
         ("torch.cuda.Event", "clock: "),
+        ("torch.sys.modules", "modules: "),
+        ("from torch import nn, sys", "modules: "),
+        ("from torch import (nn, \n os)", "modules: "),
+        ("get = getattr", "code: "),
+        ("ｅval('1')", "code: "),
         ("def run(x", "not Python: '(' was never closed"),
     ],
 )
@@ -141,7 +145,15 @@ def test_what_a_pytorch_kernel_must_not_do_is_named_with_its_line(text: str, mes
 
 @pytest.mark.parametrize(
     "text",
-    ["fast = torch.compile(slow, dynamic=True)", "net = Net().eval()", "torch._scaled_mm(a, b)", "x.sort()"],
+    [
+        "fast = torch.compile(slow, dynamic=True)",
+        "net = Net().eval()",
+        "torch._scaled_mm(a, b)",
+        "x.sort()",
+        "x.inspection = y.gcd",
+        "from torch.nn import functional as F\n\ndef run(x, os): return x",
+        '"""Reads x in one pass, with no threading over os pages."""',
+    ],
 )
 def test_plain_torch_is_left_alone(text: str) -> None:
     torch(text)
@@ -184,6 +196,14 @@ def test_no_python_is_too_deep_to_read(text: str) -> None:
     with suppress(BadInput):
         torch(text * ((256 << 10) // len(text)))
     assert time.process_time() - begun < 10
+
+
+@pytest.mark.parametrize("text", ["import ", "import(", ". ", "getattr ", "import a, "])
+def test_no_string_in_python_takes_long_to_read(text: str) -> None:
+    begun = time.process_time()
+    with suppress(BadInput):
+        torch(f"x = '{text * ((256 << 10) // len(text))}{' ' * 1000}'")
+    assert time.process_time() - begun < 5
 
 
 def test_a_string_without_an_end_hides_nothing_on_the_next_line() -> None:
