@@ -79,7 +79,7 @@ class Rules(Frozen):
     compile_timeout_s: Seconds
     run_timeout_s: Seconds
     memory_gib: Seconds
-    min_sandbox: Literal["process-group", "namespaces"]
+    min_sandbox: Literal["process-group", "namespaces", "bubblewrap"]
 
     @model_validator(mode="after")
     def _only_known_languages(self) -> Rules:

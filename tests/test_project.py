@@ -22,7 +22,7 @@ LAYERS = (
     ("report", "review", "apply", "plan", "pending", "away", "intake"),
     ("watcher", "planner", "agents", "bundle"),
     ("pool",),
-    ("judge", "languages", "sandbox"),
+    ("judge", "languages", "sandbox", "box"),
     ("ledger", "baseline", "board", "knowledge", "hub", "role", "status", "requests", "changes"),
     (
         "protocol", "config", "problem", "definition", "workload", "schema", "expressions", "solution",

@@ -135,15 +135,16 @@ def _load() -> Capability:
 def _sandbox() -> Capability:
     from swarm import sandbox  # it probes by starting a process
 
-    level = sandbox.level()
+    level, standing = sandbox.level(), sandbox.standing()
+    if why := sandbox.lack(level):
+        return Capability("sandbox", State.MISSING, f"no box can be built: {why}", sandbox.remedy())
+    if level is sandbox.Level.BUBBLEWRAP:
+        return Capability("sandbox", State.THERE, standing)
     if level is sandbox.Level.NAMESPACES:
-        return Capability("sandbox", State.THERE, level)
-    return Capability(
-        "sandbox",
-        State.LIMITED,
-        f"{level}; a candidate sees this machine's files and network",
-        "sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000",
-    )
+        why = sandbox.lack(sandbox.Level.BUBBLEWRAP)
+        return Capability("sandbox", State.THERE, f"{standing}; bubblewrap is not used: {why}")
+    why = sandbox.lack(sandbox.Level.NAMESPACES)
+    return Capability("sandbox", State.LIMITED, f"{standing}; no namespaces: {why}", sandbox.remedy())
 
 
 def _disk(folder: Path) -> Capability:

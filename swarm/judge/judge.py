@@ -21,7 +21,6 @@ from typing import Self
 
 from swarm import sandbox
 from swarm.device import Device
-from swarm.errors import Refused
 from swarm.job import Job, Purpose
 from swarm.judge import compare, timing
 from swarm.judge.build import Built, Frozen, build, frozen
@@ -213,12 +212,7 @@ class Judge:
             if len(self._epochs) > KEPT_EPOCHS:
                 self._epochs.popitem(last=False)
         rules = self._epochs[job.epoch]
-        wanted = rules.protocol.rules.min_sandbox
-        if wanted == "namespaces" and sandbox.level() is not sandbox.Level.NAMESPACES:
-            raise Refused(
-                "this machine has no namespaces for the sandbox, and [rules] min_sandbox asks for them",
-                remedy='allow unprivileged user namespaces, or set min_sandbox = "process-group"',
-            )
+        sandbox.require(sandbox.Level(rules.protocol.rules.min_sandbox), by="[rules] min_sandbox")
         return rules
 
     @contextmanager
@@ -311,7 +305,7 @@ class Judge:
             device_model=self._device.model,
             device_uuid=self._device.uuid,
             timer=self._desk.timer,
-            sandbox=sandbox.level(),
+            sandbox=sandbox.standing(),
             trust=self._trust(built),
             versions=self._desk.versions(),
             facts=begun.facts,

@@ -106,6 +106,7 @@ class Runner:
                 env=_environment(device),
                 readable=[MAIN, native.path, artifact.path, *_torch_folders(artifact.kind)],
                 pass_fds=[theirs.fileno(), arena.fd],
+                is_pinned=True,
                 at=at,
             )
 

@@ -15,6 +15,7 @@ from swarm import sandbox
 from swarm.languages.protocol import Failure
 from swarm.sandbox import Level
 from swarm.verdict import Status
+from tests.boxes import levels
 from tests.judge.bench import KERNEL, bench, cpp, pytorch
 
 PROMPT_S = 10.0
@@ -34,18 +35,6 @@ INCLUDES = """\
 #include <thread>
 #include <unistd.h>
 """
-levels = pytest.mark.parametrize(
-    "at",
-    [
-        pytest.param(
-            Level.NAMESPACES,
-            marks=pytest.mark.skipif(
-                sandbox.level() is not Level.NAMESPACES, reason="this machine has no user namespaces"
-            ),
-        ),
-        Level.PROCESS_GROUP,
-    ],
-)
 
 
 @pytest.fixture(scope="session")
@@ -173,10 +162,9 @@ def test_allocating_without_end(cache: Path, at: Level, body: str) -> None:
     assert failure(cache, source(body), at=at).status is Status.RUNTIME_ERROR
 
 
-def test_fork_bomb(cache: Path) -> None:
-    if sandbox.level() is not Level.NAMESPACES:
-        pytest.skip("only a namespace counts the processes of root")
-    assert failure(cache, source("for (;;) fork();"), timeout_s=1).status is Status.TIMEOUT
+@levels
+def test_fork_bomb(cache: Path, at: Level) -> None:
+    assert failure(cache, source("for (;;) fork();"), timeout_s=1, at=at).status is Status.TIMEOUT
 
 
 @levels

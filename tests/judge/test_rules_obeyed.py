@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from swarm import sandbox
 from swarm.errors import Refused
 from swarm.job import Job, Purpose
 from swarm.judge.compare import decide
 from swarm.judge.judge import Judge
 from swarm.protocol import load_protocol
+from swarm.sandbox import Level, boxes
 from swarm.verdict import Outcome, Status, Trust, Verdict
 from tests.judge.test_compare import quads
 from tests.judge.test_judge import COORDINATION, DEVICE, HONEST, LOOP, PEAKS, files, tree
@@ -107,9 +107,14 @@ def test_rules_say_how_much_memory_there_is(judge: Judge) -> None:
 
 
 def test_rules_say_how_strong_the_sandbox_must_be(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "level", lambda: sandbox.Level.PROCESS_GROUP)
-    with pytest.raises(Refused, match="no namespaces for the sandbox"):
-        judged(judge, HONEST, min_sandbox='"namespaces"')
+    for at, wanted in (
+        (Level.PROCESS_GROUP, "namespaces"),
+        (Level.PROCESS_GROUP, "bubblewrap"),
+        (Level.NAMESPACES, "bubblewrap"),
+    ):
+        monkeypatch.setattr(boxes, "level", lambda at=at: at)
+        with pytest.raises(Refused, match=f"boxes here are {at}.* min_sandbox asks for {wanted}"):
+            judged(judge, HONEST, min_sandbox=f'"{wanted}"')
 
 
 def test_tests_say_how_a_comparison_is_made(judge: Judge) -> None:

@@ -182,6 +182,8 @@ def _boxed(command: Sequence[str], folder: Path, out: Path, host: Host, device: 
     driver.bindings()  # so that the driver's libraries are known
     libraries = nodes.library_folders()
     tools = [path for path in (Path(command[0]).resolve().parent, Path("/opt/nvidia")) if path.exists()]
+    if not sandbox.level().is_at_least(sandbox.Level.NAMESPACES):
+        return "is not started", "no namespaces for its box"  # it talks to what it watches by TCP
     process = sandbox.spawn(
         command,
         limits=LIMITS[host],
@@ -190,7 +192,7 @@ def _boxed(command: Sequence[str], folder: Path, out: Path, host: Host, device: 
         readable=[folder, PACKAGE, *nodes.site_folders(), *libraries, *tools],
         writable=[out],
         devices=nodes.nodes(device.uuid),
-        loopback=True,  # ncu talks to what it watches by TCP
+        loopback=True,
     )
     with process:
         end = process.wait(TIMEOUT_S)

@@ -17,6 +17,7 @@ from swarm.judge.cuda.runner import CudaControl
 from swarm.judge.cuda.spares import Host
 from swarm.languages.protocol import Failure, Kind
 from swarm.verdict import Status
+from tests.boxes import levels
 from tests.judge.cuda.gpu_bench import KERNEL, LAUNCH, GpuBench, gpu_bench, native, plan, python
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
@@ -69,16 +70,14 @@ def test_every_kind_fills_every_slot_and_claims_a_time_for_each(
         assert runner.late <= 2, "CUPTI is slow to come to speed, but not slower"
 
 
-@pytest.mark.parametrize("at", [sandbox.Level.NAMESPACES, sandbox.Level.PROCESS_GROUP])
-def test_both_levels_of_the_sandbox_reach_the_gpu(at: sandbox.Level, tmp_path: Path) -> None:
-    if at is sandbox.Level.NAMESPACES and sandbox.level() is not at:
-        pytest.skip("this machine has no user namespaces")
+@levels
+def test_every_level_of_the_sandbox_reaches_the_gpu(at: sandbox.Level, tmp_path: Path) -> None:
     with gpu_bench(gpu(), tmp_path, at) as bench, bench.runner(plan()) as runner:
         bench.called(runner, 0)
 
 
 def test_only_the_nodes_of_its_gpu_are_in_the_box(bench: GpuBench) -> None:
-    if sandbox.level() is not sandbox.Level.NAMESPACES:
+    if not sandbox.level().is_at_least(sandbox.Level.NAMESPACES):
         pytest.skip("this machine has no user namespaces")
     source = (
         "import os, torch\ndef run(x, scale, y):\n"

@@ -13,9 +13,9 @@ from swarm.device import Device
 from swarm.errors import Refused
 from swarm.judge.cuda.process import Host, Process, Shelf
 from swarm.languages.protocol import Failure, Kind
+from tests.boxes import levels
 
 pytest.importorskip("cuda.bindings")
-levels = pytest.mark.parametrize("at", sorted({sandbox.level(), sandbox.Level.PROCESS_GROUP}))
 DEVICE = Device("cuda", "absent", "GPU-0", tuple(sorted(os.sched_getaffinity(0))))
 
 
