@@ -200,7 +200,7 @@ def require(wanted: Level, *, by: str) -> None:
 def standing() -> str:
     """Return the level as it is recorded: without namespaces, it matters which Landlock guards files."""
     found = level()
-    return f"{found} (landlock {walls.landlock()})" if found is Level.PROCESS_GROUP else found
+    return f"{found} (landlock {walls.landlock()})" if found is Level.PROCESS_GROUP else found.value
 
 
 def python_paths() -> list[str]:
