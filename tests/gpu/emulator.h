@@ -117,31 +117,65 @@ void launch(void (*kernel)(Parameters...), const unsigned *grid, const unsigned 
 #undef __global__
 #undef __device__
 #undef __shared__
+#undef __constant__
 #undef __launch_bounds__
 #undef __forceinline__
 #define __global__
 #define __device__
+#define __constant__ const
 #define __shared__ static
 #define __launch_bounds__(...)
 #define __forceinline__ inline
 
 inline void __syncthreads() { emulator::wait_at(emulator::block->all); }
 inline void __threadfence() {}
+inline void __nanosleep(unsigned) {}
+
+inline int __syncthreads_or(int is_so) {
+  static int any;
+  __syncthreads();
+  any = 0;
+  __syncthreads();
+  any |= is_so;
+  __syncthreads();
+  return any != 0;
+}
+
+namespace emulator {
+
+// What the thread numbered `other` of this block holds, if it is of this warp.
+template <class T> T exchanged(T value, unsigned other) {
+  const unsigned thread = block->current;
+  Barrier &warp = block->warps[thread / WARP];
+  memcpy(&block->lanes[thread], &value, sizeof value);
+  wait_at(warp);
+  if (other / WARP == thread / WARP) memcpy(&value, &block->lanes[other], sizeof value);
+  wait_at(warp);
+  return value;
+}
+
+}  // namespace emulator
 
 template <class T> T __shfl_xor_sync(unsigned, T value, int lane) {
-  const unsigned thread = emulator::block->current;
-  emulator::Barrier &warp = emulator::block->warps[thread / emulator::WARP];
-  memcpy(&emulator::block->lanes[thread], &value, sizeof value);
-  emulator::wait_at(warp);
-  T other;
-  memcpy(&other, &emulator::block->lanes[thread ^ lane], sizeof other);
-  emulator::wait_at(warp);
-  return other;
+  return emulator::exchanged(value, emulator::block->current ^ lane);
+}
+template <class T> T __shfl_up_sync(unsigned, T value, int step) {
+  return emulator::exchanged(value, emulator::block->current - step);
 }
 
 template <class T> T atomicAdd(T *at, T value) {
   const T before = *at;
   *at += value;
+  return before;
+}
+inline unsigned atomicInc(unsigned *at, unsigned last) {
+  const unsigned before = *at;
+  *at = before >= last ? 0 : before + 1;
+  return before;
+}
+inline int atomicMax(int *at, int value) {
+  const int before = *at;
+  *at = before > value ? before : value;
   return before;
 }
 template <class T> T __ldcs(const T *at) { return *at; }
@@ -155,6 +189,7 @@ template <class To, class From> To bits_as(From from) {
 }
 inline float __uint_as_float(unsigned bits) { return bits_as<float>(bits); }
 inline float __int_as_float(int bits) { return bits_as<float>(bits); }
+inline int __float_as_int(float value) { return bits_as<int>(value); }
 inline float __expf(float x) { return expf(x); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
