@@ -1,9 +1,10 @@
 """Secret contents for every call of one workload: what each input is drawn from, and how a draw is written.
 
 A workload's pools are made once from the job's secret seed; a call takes slices of them at secret offsets,
-scaled by a secret factor. That costs one pass over memory instead of a random generator's ten, and a call's
-contents can be written again at any time, so no pristine copies are kept. Where buffers lie is the business
-of `slots`.
+scaled by a secret factor, and into each cache line of them goes an element that no call had before: else a
+candidate could know a slice again by a few elements, and what it sums up to without reading it. That costs
+three passes over memory instead of a random generator's ten, and a call's contents can be written again at
+any time, so no pristine copies are kept. Where buffers lie is the business of `slots`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 
 from swarm.definition import Definition, DType, TensorSpec
 from swarm.judge import elements
-from swarm.judge.kinds import Form, draw_rows, int_range, kind_of, make
+from swarm.judge.kinds import Form, Kind, draw_rows, int_range, kind_of, make
 from swarm.settings import Distribution
 from swarm.tensorfile import tensor_bytes
 from swarm.workload import CustomInput, SafetensorsInput, ScalarInput, Workload
@@ -43,6 +44,8 @@ SCALED_RANGE = 4.0
 OUTLIER_FACTOR, OUTLIER_STRIDE = 16.0, 509  # a prime: outliers fall on all columns
 JITTER = 0.1
 MIN_SLACK, SLACK_DIVISOR = 4096, 4
+FRESH_STRIDE = {1: 61, 2: 31, 4: 13, 8: 7}
+"""By an element's bytes, how far apart new ones lie: under a line; primes, so that all columns get some."""
 ROUND = (Spread.PLAIN, Spread.PLAIN, Spread.SCALED, Spread.OUTLIERS, Spread.STRUCTURED)
 
 
@@ -122,8 +125,21 @@ class Pool:
     count: int
     step: int
     """Slices begin at a multiple of this, so that rows stay rows."""
-    is_scalable: bool
-    """May be scaled, zeroed and given outliers without leaving its kind."""
+    kind: Kind | None
+    """What new elements are drawn from; None where the contents are what they are."""
+    dtype: DType
+
+    @property
+    def is_scalable(self) -> bool:
+        """May be scaled, zeroed and given outliers without leaving its kind."""
+        return self.kind is not None and self.kind.is_scalable
+
+    def part(self, draw: Draw, start: int) -> tuple[torch.Tensor, Kind | None]:
+        """Return the slice that a draw takes, and the kind of its elements."""
+        if self.varied is None or draw.spread is Spread.PLAIN:
+            return self.values[start : start + self.count], self.kind
+        assert self.kind is not None, "what is varied has a kind"
+        return self.varied[start : start + self.count], self.kind.varied
 
 
 class Inputs:
@@ -139,6 +155,7 @@ class Inputs:
     ) -> None:
         """`files` are the problem's, for inputs that come from one of them."""
         self._draws = Draws(definition, workload, seed)
+        self._seed = f"{seed}/{workload.uuid}"
         generator = torch.Generator().manual_seed(seed_number(seed, workload.uuid))
         axes = definition.resolve(workload)
         self.pools: list[Pool | None] = []
@@ -160,17 +177,25 @@ class Inputs:
         """Write input `index` of `draw` into a flat tensor of stored elements."""
         pool = self.pools[index]
         assert pool is not None, "a scalar has no buffer"
-        plain = pool.varied is None or draw.spread is Spread.PLAIN
-        values = pool.values if plain or pool.varied is None else pool.varied
         start = draw.starts[index]
-        part = values[start : start + pool.count]
-        if not pool.is_scalable:
-            into.copy_(part)
+        part, kind = pool.part(draw, start)
+        number = seed_number(self._seed, f"call {draw.number} input {index}")
+        if kind is not None and kind.is_by_row:
+            rows, row = pool.count // pool.step, pool.step
+            into.copy_(draw_rows(kind, rows, row, pool.dtype, torch.Generator().manual_seed(number)))
             return
-        torch.mul(part, draw.factor, out=into)
-        if draw.spread is Spread.OUTLIERS:
+        if pool.is_scalable:
+            torch.mul(part, draw.factor, out=into)
+        else:
+            into.copy_(part)
+        if kind is not None and kind.form is not Form.CONSTANT:
+            stride = FRESH_STRIDE[into.element_size()]
+            new = into[number % stride :: stride]
+            fresh = draw_rows(kind, 1, len(new), pool.dtype, torch.Generator().manual_seed(number))
+            new.copy_(fresh.mul_(draw.factor) if pool.is_scalable else fresh)
+        if pool.is_scalable and draw.spread is Spread.OUTLIERS:
             into[start % OUTLIER_STRIDE :: OUTLIER_STRIDE].mul_(OUTLIER_FACTOR)
-        elif draw.spread is Spread.STRUCTURED:
+        elif pool.is_scalable and draw.spread is Spread.STRUCTURED:
             begin, end = draw.zero_run(pool.count)
             into[begin:end].zero_()
 
@@ -195,12 +220,12 @@ def make_pool(
     kind = kind_of(name, spec, shape, hint, op_type)
     if kind.form is Form.CAUSAL:
         values = make(kind, shape, generator).to(elements.torch_dtype(spec.dtype)).flatten()
-        return Pool(values, None, count, 1, is_scalable=False)
+        return Pool(values, None, count, 1, None, spec.dtype)
     slack = max(MIN_SLACK, count // SLACK_DIVISOR)
     rows = math.ceil((count + slack) / row)
     values = draw_rows(kind, rows, row, spec.dtype, generator)
     varied = None if kind.varied is None else draw_rows(kind.varied, rows, row, spec.dtype, generator)
-    return Pool(values, varied, count, row if kind.is_by_row else 1, kind.is_scalable)
+    return Pool(values, varied, count, row if kind.is_by_row else 1, kind, spec.dtype)
 
 
 def file_bytes(
@@ -216,7 +241,7 @@ def _from_file(
     data = bytearray(file_bytes(given, spec, shape, files))
     dtype = elements.stored_dtype(spec.dtype)
     values = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
-    return Pool(values, None, values.numel(), 1, is_scalable=False)
+    return Pool(values, None, values.numel(), 1, None, spec.dtype)
 
 
 def _start(pool: Pool | None, rng: random.Random) -> int:

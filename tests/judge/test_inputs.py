@@ -1,6 +1,7 @@
 import json
 import math
 import struct
+from dataclasses import replace
 
 import pytest
 import torch
@@ -30,6 +31,7 @@ def values(
 
 def one_input(
     dtype: str = "float32",
+    name: str = "x",
     settings: bytes = b"",
     tensors: dict[str, bytes] | None = None,
     **descriptor: object,
@@ -39,13 +41,13 @@ def one_input(
             {
                 "name": "one",
                 "axes": {"n": {"type": "var"}},
-                "inputs": {"x": {"shape": ["n"], "dtype": dtype}},
+                "inputs": {name: {"shape": ["n"], "dtype": dtype}},
                 "outputs": {"y": {"shape": ["n"], "dtype": dtype}},
-                "reference": "def run(x):\n    return x\n",
+                "reference": f"def run({name}):\n    return {name}\n",
             }
         ).encode(),
         "workload.jsonl": json.dumps(
-            {"uuid": "w", "axes": {"n": 1000}, "inputs": {"x": descriptor or {"type": "random"}}}
+            {"uuid": "w", "axes": {"n": 1000}, "inputs": {name: descriptor or {"type": "random"}}}
         ).encode(),
         "problem.toml": settings,
     }
@@ -57,7 +59,8 @@ def source(problem: Problem, seed: str = "s", files: dict[str, bytes] | None = N
 
 
 def written(inputs: Inputs, draw: Draw, dtype: DType = DType.FLOAT32) -> torch.Tensor:
-    into = torch.empty(1000, dtype=elements.stored_dtype(dtype))
+    count = elements.stored_shape((1000,), dtype)[0]
+    into = torch.empty(count, dtype=elements.stored_dtype(dtype))
     inputs.write(draw, 0, into)
     return into
 
@@ -66,6 +69,41 @@ def test_every_call_has_other_contents() -> None:
     inputs = source(one_input())
     seen = {written(inputs, inputs.draw()).numpy().tobytes() for _ in range(50)}
     assert len(seen) == 50
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, DType.BFLOAT16], ids=str)
+def test_no_cache_line_of_a_slice_is_the_same_in_two_calls(dtype: DType) -> None:
+    inputs = source(one_input(dtype))
+    draw = replace(inputs.draw(), spread=Spread.PLAIN)
+    calls = [replace(draw, number=number) for number in (1, 2)]
+    one, other = (elements.as_bits(written(inputs, call, dtype)) for call in calls)
+    line = 64 // one.element_size()
+    for begin in range(0, len(one) - line, line):
+        assert not torch.equal(one[begin : begin + line], other[begin : begin + line])
+    assert float((one == other).float().mean()) > 0.7, "and most of it costs one pass over memory"
+
+
+def test_rows_that_are_whole_are_new_in_every_call() -> None:
+    inputs = source(one_input(name="attn_weights"))
+    draw = inputs.draw()
+    one, other = (written(inputs, replace(draw, number=number)) for number in (1, 2))
+    assert float((one == other).float().mean()) < 0.1
+    assert float(one.double().sum()) == pytest.approx(1, rel=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [d for d in DType if d is not DType.FLOAT64], ids=str)
+def test_new_elements_are_of_their_dtypes_range(dtype: DType) -> None:
+    inputs = source(one_input(dtype))
+    draws = [inputs.draw() for _ in range(5)]
+    for draw in draws:
+        found = written(inputs, draw, dtype)
+        assert torch.equal(elements.as_bits(found), elements.as_bits(written(inputs, draw, dtype)))
+        if dtype is DType.BOOL:
+            assert set(found.tolist()) <= {0, 1}
+        elif not dtype.is_float:
+            assert int(found.min()) >= -1024 and int(found.max()) < 1024
+        elif not dtype.is_packed:
+            assert bool(found.float().isfinite().all())
 
 
 def test_a_draw_can_be_written_again() -> None:
