@@ -94,7 +94,7 @@ def program(*, loopback: bool, is_pinned: bool, shares_network: bool) -> bytes:
     ]
     for family in families:
         code += [_step(JUMP_EQUAL, family, 0, 1), _step(RETURN, ALLOW)]
-    return b"".join([*code, _step(RETURN, FAIL | errno.EAFNOSUPPORT)])
+    return b"".join([*code, _step(RETURN, FAIL | errno.ENETUNREACH)])
 
 
 def _step(operation: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
