@@ -11,6 +11,11 @@ Anything else that escapes is a fault of ours: exit code 3, with a log file.
 
 from __future__ import annotations
 
+from swarm.foreign import one_line
+
+MAX_CHARS = 4_000
+"""More than anybody reads: a name or a program's last words are in some of them."""
+
 
 class SwarmError(Exception):
     """Say in one line what is wrong, where, and what to do about it."""
@@ -24,7 +29,7 @@ class SwarmError(Exception):
     def __str__(self) -> str:
         line = f"{self.where}: {self.what}" if self.where else self.what
         line = f"{line}; {self.remedy}" if self.remedy else line
-        return " ".join(line.split())
+        return one_line(line, MAX_CHARS)
 
 
 class BadInput(SwarmError):

@@ -162,7 +162,7 @@ class Planner:
             if item.branch is None and item.commit != epoch.commit
         ]
         tried = [
-            Tried(submissions[trial.commit].subject, trial.status, trial.time_us)
+            Tried(submissions[trial.commit].subject, trial.branch.worker, trial.status, trial.time_us)
             for trial in problem.trials
             if trial.branch is not None and trial.status is not None
         ]

@@ -12,10 +12,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from swarm.durable import write_if_new
+from swarm.foreign import one_line, read_plain
 from swarm.layout import WorkBranch, parse_ref
 
 BRANCH_PREFIX = "refs/heads/"
 NOTE_CHARS = 200
+MAX_BYTES = 4096
 
 
 class WorkerState(StrEnum):
@@ -48,10 +50,8 @@ def write(path: Path, status: WorkerStatus) -> None:
 
 def read(path: Path) -> WorkerStatus | None:
     """Return the status at `path`; None if there is none or it is not one."""
-    try:
-        return parse(path.read_text(errors="replace"))
-    except FileNotFoundError:
-        return None
+    data = read_plain(path, MAX_BYTES)
+    return parse(data.decode(errors="replace")) if data is not None else None
 
 
 def render(status: WorkerStatus) -> str:
@@ -84,9 +84,3 @@ def parse(text: str) -> WorkerStatus | None:
         )
     except (AssertionError, KeyError, ValueError):
         return None
-
-
-def one_line(text: str, limit: int) -> str:
-    """Return `text` as one line of printable characters, cut to `limit` of them."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from swarm.changes import Changes
 from swarm.errors import BadInput, SwarmError
+from swarm.foreign import inline
 from swarm.hub import Epoch, Hub, Submission
 from swarm.job import Job, Purpose, Tree
 from swarm.layout import RunPaths
@@ -34,6 +35,7 @@ BEAT_S = 1.0
 AHEAD_PER_DEVICE = 3
 """Jobs queued per device: enough to compile ahead, few enough that what is pending is looked at often."""
 RETRY_S, MAX_RETRY_S = 2.0, 300.0
+PATH_CHARS = 80
 
 
 @dataclass(slots=True)
@@ -200,7 +202,8 @@ class Watcher:
             self._refuse(submission, str(error))
             return True
         if outside:
-            self._refuse(submission, f"changes {', '.join(outside[:3])}, which [output] does not allow")
+            named = ", ".join(inline(ascii(path)[1:-1], PATH_CHARS) for path in outside[:3])
+            self._refuse(submission, f"changes {named}, which [output] does not allow")
             return True
         self._checked.add(submission.commit)
         return False

@@ -29,8 +29,9 @@ LAYERS = (
         "launch", "sources", "settings", "scan", "verdict", "sol", "job", "device", "tensorfile",
         "peaks_table", "submission", "records",
     ),
-    ("layout", "locks", "durable", "contents", "stamps", "git", "gitobjects", "messages", "parcel"),
-    ("errors",),
+    ("layout", "locks", "durable", "contents", "stamps", "git", "gitobjects", "gitprogram", "messages",
+     "parcel", "environment"),
+    ("errors", "foreign"),
 )  # fmt: skip
 """Top first; a module may import from its own layer and from those below. `hub` stands for hub_*.py too."""
 POOL_PROTOCOL = "pool.protocol"

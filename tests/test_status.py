@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.layout import WorkBranch
-from swarm.status import WorkerState, WorkerStatus, one_line, parse, read, render, write
+from swarm.status import WorkerState, WorkerStatus, parse, read, render, write
 
 STATUS = WorkerStatus("w1", WorkerState.WORKING, "tuner", WorkBranch("rope", "w1", 3), 4, 2, "BLOCK 1 -> 2")
 
@@ -36,8 +36,3 @@ def test_what_is_no_status_is_none(tmp_path: Path) -> None:
         assert parse(text) is None
     write(tmp_path / "status.md", STATUS)
     assert read(tmp_path / "status.md") == STATUS
-
-
-def test_one_line_cuts_and_cleans() -> None:
-    assert one_line("a\tb\r\n c\x1b[31m", 20) == "a b c [31m"
-    assert one_line("abcdef", 4) == "abc…"

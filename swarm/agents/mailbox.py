@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 import time
 import uuid
 from collections.abc import Callable
@@ -20,11 +19,16 @@ from pathlib import Path
 
 from swarm.durable import write_atomic
 from swarm.errors import BadInput, Refused
-from swarm.layout import AgentPaths
+from swarm.foreign import one_line, read_plain
+from swarm.layout import AgentPaths, check_name
 
 REQUEST, ANSWER = ".request.json", ".answer.json"
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
+VERDICT = re.compile(r"([0-9a-f]{32})?")
 MAX_REQUEST_BYTES = 64 << 10
+MAX_REASON_CHARS = 500
+SERVED_AT_ONCE = 16
+"""A worker has more to do than to answer whoever leaves a thousand requests."""
 POLL_S = 0.1
 
 
@@ -79,19 +83,26 @@ def wait(agent: AgentPaths, identifier: str, timeout_s: float, states: frozenset
 
 
 def answer(agent: AgentPaths, identifier: str) -> Answer | None:
+    """Return the answer to one request, None if there is none; BadInput if its file does not hold one."""
     path = agent.submit_requests / f"{identifier}{ANSWER}"
+    if not os.path.lexists(path):
+        return None
     try:
-        raw = json.loads(path.read_bytes())
+        raw = json.loads(read_plain(path, MAX_REQUEST_BYTES) or b"")
         if set(raw) != {field.name for field in fields(Answer)}:
             raise ValueError(f"its fields are {sorted(raw)}")
         text = {key: str(value) for key, value in raw.items()}
-        return Answer(**{**text, "state": AnswerState(text["state"])})  # type: ignore[arg-type]
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        found = Answer(**{**text, "state": AnswerState(text["state"])})  # type: ignore[arg-type]
+        if found.id != identifier or not IDENTIFIER.fullmatch(identifier):
+            raise ValueError("it is named for another one")
+        check_name("problem", found.problem)
+        if not VERDICT.fullmatch(found.verdict):
+            raise ValueError("its verdict is not a key")
+    except (BadInput, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise BadInput(
             f"not an answer: {error}", where=str(path), remedy="delete it, and hand in again"
         ) from None
+    return found
 
 
 def put_answer(agent: AgentPaths, answer: Answer) -> None:
@@ -103,7 +114,8 @@ def unanswered(agent: AgentPaths) -> list[HandInRequest]:
     found = []
     for path in _by_age(agent.submit_requests, REQUEST):
         identifier = path.name.removesuffix(REQUEST)
-        if IDENTIFIER.fullmatch(identifier) and not path.with_name(f"{identifier}{ANSWER}").exists():
+        is_answered = os.path.lexists(path.with_name(f"{identifier}{ANSWER}"))
+        if IDENTIFIER.fullmatch(identifier) and not is_answered:
             found.append(HandInRequest(identifier, _message(path)))
     return found
 
@@ -120,13 +132,14 @@ def open_answers(agent: AgentPaths) -> list[Answer]:
 
 
 def serve(agent: AgentPaths, problem: str, commit: Callable[[str], tuple[str, str]]) -> int:
-    """Answer every request: `commit(message)` gives the commit and the key of the verdict to come."""
-    requests = unanswered(agent)
+    """Answer the oldest requests: `commit(message)` gives the commit and the key of the verdict to come."""
+    requests = unanswered(agent)[:SERVED_AT_ONCE]
     for request in requests:
         try:
             sha, key = commit(request.message)
         except (BadInput, Refused) as error:
-            put_answer(agent, Answer(request.id, AnswerState.REFUSED, problem, reason=str(error)))
+            reason = one_line(str(error), MAX_REASON_CHARS)
+            put_answer(agent, Answer(request.id, AnswerState.REFUSED, problem, reason=reason))
         else:
             put_answer(agent, Answer(request.id, AnswerState.COMMITTED, problem, sha, key))
     return len(requests)
@@ -145,14 +158,7 @@ def _by_age(folder: Path, suffix: str) -> list[Path]:
 def _message(path: Path) -> str:
     """Return the message of a request; an empty one, which is refused later, if it is not a request."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        raw = json.loads(read_plain(path, MAX_REQUEST_BYTES) or b"")
+    except (ValueError, RecursionError):
         return ""
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return ""
-        try:
-            raw = json.loads(file.read(MAX_REQUEST_BYTES))
-        except (ValueError, RecursionError):
-            return ""
     return str(raw.get("message", "")) if isinstance(raw, dict) else ""

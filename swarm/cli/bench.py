@@ -22,9 +22,10 @@ from swarm.cli.context import (
     stderr,
     stdout,
 )
-from swarm.cli.submit import print_verdict
+from swarm.cli.submit import REASON_CHARS, print_verdict
 from swarm.contents import files_hash
 from swarm.errors import BadInput, Refused
+from swarm.foreign import inline
 
 if TYPE_CHECKING:
     from swarm.device import Device
@@ -270,7 +271,7 @@ def _print_comparison(comparison: Comparison) -> None:
     if comparison.ratio is not None:
         ratio = f"  {comparison.ratio:.4f} [{comparison.low:.4f}, {comparison.high:.4f}]"
     out.print(f"{comparison.outcome.value}{ratio}  {comparison.problem}", style="bold", markup=False)
-    out.print(comparison.reason, markup=False, soft_wrap=True)
+    out.print(f"the judge: {inline(comparison.reason, REASON_CHARS)}", markup=False, soft_wrap=True)
     print_table(
         ("workload", "other / this", "low", "high", "quads"),
         [

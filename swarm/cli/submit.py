@@ -10,6 +10,7 @@ import click
 
 from swarm.cli.context import Positive, json_option, print_json, print_table, root_of, stderr, stdout
 from swarm.errors import Refused
+from swarm.foreign import inline, quoted
 from swarm.layout import locate_worktree
 from swarm.report.render import microseconds
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from swarm.verdict import Verdict, WorkloadResult
 
 COMMIT_TIMEOUT_S = 30.0
+REASON_CHARS = 1_000
 
 
 @click.command()
@@ -63,16 +65,17 @@ def submit(ctx: click.Context, message: str, no_wait: bool, timeout_s: float, as
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """Print a verdict for a person: what it came to, then each workload, then the end of the log."""
+    """Print a verdict for a person or a model: what it came to, each workload, what was printed, quoted."""
     out = stdout()
     time_us = f"  {microseconds(verdict.time_us)} µs" if verdict.time_us is not None else ""
     out.print(f"{verdict.status.value}{time_us}  {verdict.problem}", style="bold", markup=False)
     if verdict.reason:
-        out.print(verdict.reason, markup=False, soft_wrap=True)
+        out.print(f"the judge: {inline(verdict.reason, REASON_CHARS)}", markup=False, soft_wrap=True)
     if verdict.workloads:
         _print_workloads(verdict.workloads)
     if verdict.log:
-        out.print(verdict.log, markup=False, style="dim", soft_wrap=True)
+        told = quoted("printed by the compiler or the candidate", verdict.log)
+        out.print(told, markup=False, style="dim", soft_wrap=True)
 
 
 def _print_workloads(workloads: Sequence[WorkloadResult]) -> None:

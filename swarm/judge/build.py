@@ -9,6 +9,7 @@ from pathlib import Path
 from swarm import solution
 from swarm.device import Device, runs_on
 from swarm.errors import BadInput
+from swarm.foreign import plain
 from swarm.job import Job
 from swarm.languages.cpp import Cpp
 from swarm.languages.cuda import Cuda
@@ -24,7 +25,6 @@ from swarm.solution import Manifest, load_manifest, validate_tree
 from swarm.verdict import Status
 
 COORDINATION = "COORDINATION.md"
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 OURS = "swarm_"
 WHY = f"names that begin with {OURS} are the judge's own"
 
@@ -71,19 +71,14 @@ def build(files: Mapping[str, bytes], rules: Frozen, device: Device, cache: Path
     limits = CompileLimits(rules.protocol.rules.compile_timeout_s, int(rules.protocol.rules.memory_gib * GIB))
     made = language(manifest).compile(files, manifest, rules.problem, device, cache, limits)
     if isinstance(made, Failure):
-        return replace(made, reason=_plain(made.reason), log=_plain(made.log))
+        return replace(made, reason=plain(made.reason), log=plain(made.log))
     for kernel in made.kernels:
         if kernel.symbol.startswith(OURS):  # by a macro or an alias: the manifest cannot name it
             return Failure(
                 Status.INVALID_SOLUTION, f"kernel {kernel.name!r} is called {kernel.symbol}: {WHY}"
             )
     passes = manifest.destination_passing
-    return Built(manifest, replace(made, log=_plain(made.log), returns_outputs=not passes))
-
-
-def _plain(text: str) -> str:
-    """Return text without what could steer a terminal: a source can make a compiler print anything."""
-    return "".join(char if char in "\n\t" or char.isprintable() else REPLACEMENT for char in text)
+    return Built(manifest, replace(made, log=plain(made.log), returns_outputs=not passes))
 
 
 def language(manifest: Manifest) -> Language:

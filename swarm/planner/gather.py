@@ -14,7 +14,7 @@ from swarm import status
 from swarm.board import Board, ProblemRow
 from swarm.errors import BadInput
 from swarm.hub import Hub, Submission
-from swarm.layout import RunPaths, WorkBranch
+from swarm.layout import NAME, RunPaths, WorkBranch
 from swarm.ledger import ComparisonFact, Ledger, VerdictFact
 from swarm.planner.facts import Facts, Match, ProblemFacts, Rules, Trial, WorkerFacts
 from swarm.protocol import Protocol
@@ -145,7 +145,8 @@ class Gatherer:
             if held is None or held.number < branch.number:
                 newest[branch.worker] = branch
         signs = beats(self.paths)
-        names = {path.parent.name for path in self.paths.agents.glob("*/status.md")}
+        named = (path.parent.name for path in self.paths.agents.glob("*/status.md"))
+        names = {name for name in named if NAME.fullmatch(name)}
         names |= {row.worker for row in board.workers} if board is not None else set()
         for name in sorted(names):
             yield self._worker(name, newest.get(name), board, signs.get(worker_role(name)), now_s)

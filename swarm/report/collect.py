@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from swarm.errors import BadInput
+from swarm.foreign import inline
 from swarm.hub import Epoch, Hub, Submission
 from swarm.ledger import Ledger
 from swarm.report.history import History, Reign
@@ -88,9 +89,9 @@ def _missing(history: History) -> str:
     verdict = history.champion
     if verdict is None:
         return "the head of the branch has no verdict yet"
-    return (
-        "" if verdict.time_us is not None else f"the head of the branch is {verdict.status}: {verdict.reason}"
-    )
+    if verdict.time_us is not None:
+        return ""
+    return f"the head of the branch is {verdict.status}: {inline(verdict.reason)}"
 
 
 def _conditions(verdict: Verdict | None) -> dict[str, str]:

@@ -74,7 +74,7 @@ def test_the_inbox_and_the_knowledge_say_what_worked_and_what_failed(tmp_path: P
         inbox = swarm.paths.agent("w1").inbox.read_text()
         assert "Assignment: swiglu, on work/swiglu/w1-2." in inbox
         assert "What worked on other problems of the family table" in inbox
-        assert "rope: `Double the block`, 2.000 times as fast" in inbox
+        assert "rope: `Double the block` by w1, 2.000 times as fast" in inbox
 
 
 def test_decisions_come_in_the_order_of_the_loop(tmp_path: Path) -> None:
