@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from swarm.errors import Raced
+from swarm.errors import BadInput, Raced
 from swarm.hub import Hub
 from swarm.layout import RunPaths, WorkBranch
 from swarm.messages import format_message
@@ -47,7 +47,11 @@ def _assign(decision: Assign | Reassign, hub: Hub) -> WorkBranch | None:
     newest = hub.assignment(decision.worker)
     if (newest.work if newest is not None else None) != decision.previous:
         return None  # it was carried out before the planner was interrupted
-    branch = hub.assign(decision.problem, decision.worker)
+    try:
+        branch = hub.assign(decision.problem, decision.worker)
+    except (Raced, BadInput) as error:  # a broken problem, or a ref that somebody put in the way
+        log.warning("%s: not assigned to %s: %s", decision.problem, decision.worker, error)
+        return None
     log.info("%s works on %s: %s", decision.worker, decision.problem, decision.reason)
     return branch
 
@@ -69,7 +73,7 @@ def _merge(decision: Merge, hub: Hub, output: Output, sol_score: SolScore) -> No
     message = format_message(f"Merge: {candidate.subject}", body, output.trailing(trailers))
     try:
         hub.merge(decision.problem, decision.candidate, decision.champion, message)
-    except Raced as error:  # the next decision sees why
+    except (Raced, BadInput) as error:  # the next decision sees why
         log.warning("%s: not merged: %s", decision.problem, error)
         return
     log.info("%s: merged %s: %s", decision.problem, decision.candidate[:8], decision.reason)

@@ -3,7 +3,7 @@
 Objects are read in this process by GitPython's object database and written as loose files by
 swarm.durable; refs, worktrees, diffs and bundles go through the git program, which gets a scrubbed
 environment, a time limit, its own process group, and no hook, filter, fsmonitor or configuration that
-somebody else may have planted.
+somebody else may have planted (swarm.gitprogram).
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import signal
-import subprocess
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -22,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from swarm.durable import create_only
-from swarm.errors import BadInput, GitFailed, Raced, Refused
+from swarm.errors import BadInput, GitFailed, Raced
 from swarm.gitobjects import (
     FILE_MODES,
     MAX_TREE_DEPTH,
@@ -35,26 +33,18 @@ from swarm.gitobjects import (
     parse_commit,
     parse_tree,
 )
+from swarm.gitprogram import own_config, run_git
 
 ZERO = "0" * 40
 MAX_BLOB_BYTES = 64 << 20
+MAX_COMMIT_BYTES = 1 << 20
+MAX_LEVEL_BYTES = 4 << 20
+"""Of one level of a tree: 10,000 names are a tenth of it."""
 MAX_TREE_ENTRIES = 10_000
 STALE_LOCK_S = 10.0
 """A ref update of ours takes milliseconds: a lock file this old was left by a git that was killed."""
 
 LOCK_PATIENCE_S = 2.0
-
-_CONFIG = (
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "core.attributesFile=/dev/null",
-    "core.fsync=committed,reference",
-    "core.logAllRefUpdates=always",
-    "core.filesRefLockTimeout=1000",
-    "core.packedRefsTimeout=1000",
-    "gc.auto=0",
-    "maintenance.auto=false",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +83,18 @@ class Repo:
     # refs
 
     def refs(self, *prefixes: str) -> dict[str, str]:
-        """Return ref name -> object for every ref below the `prefixes`."""
-        out = self.run("for-each-ref", "--format=%(objectname) %(refname)", "--", *prefixes).decode()
-        return {ref: sha for sha, ref in (line.split(" ", 1) for line in out.splitlines())}
+        """Return ref name -> object for every ref below the `prefixes`; a link to another is none."""
+        form = "--format=%(objectname) %(refname) %(symref)"
+        out = self.run("for-each-ref", form, "--", *prefixes).decode(errors="surrogateescape")
+        rows = (line.split(" ") for line in out.split("\n") if line)
+        return {ref: sha for sha, ref, symref in rows if not symref}
 
     def update_refs(self, changes: Sequence[RefChange], reason: str) -> None:
         """Make all `changes` or none; Raced if a ref is not where its change says it was."""
         lines = "".join(f"update {c.ref} {c.new} {c.old}\n" for c in changes)
-        self._run_locking("update-ref", "--create-reflog", "-m", reason, "--stdin", stdin=lines.encode())
+        # --no-deref: a ref that somebody made a link to another must not move that one.
+        arguments = ("--no-deref", "--create-reflog", "-m", reason, "--stdin")
+        self._run_locking("update-ref", *arguments, stdin=lines.encode(errors="surrogateescape"))
 
     def set_head(self, ref: str) -> None:
         """Say which branch a clone checks out."""
@@ -131,11 +125,11 @@ class Repo:
 
     def commit(self, sha: str) -> CommitInfo:
         """Parse one commit; BadInput if the object is not one."""
-        return parse_commit(sha, self._read(sha, b"commit"))
+        return parse_commit(sha, self._read(sha, b"commit", MAX_COMMIT_BYTES))
 
     def entries(self, tree: str) -> dict[str, Entry]:
         """Return one level of a tree; a name that is not UTF-8 comes back with surrogates."""
-        return parse_tree(self._read(tree, b"tree"))
+        return parse_tree(self._read(tree, b"tree", MAX_LEVEL_BYTES))
 
     def read_tree(self, tree: str) -> dict[str, Entry]:
         """Return path -> entry for all files of a tree; BadInput if it is absurdly large or deep."""
@@ -153,10 +147,11 @@ class Repo:
                 raise BadInput(f"tree {tree[:12]} holds too many files", where=prefix or None)
         return found
 
-    def blob(self, sha: str) -> bytes:
-        return self._read(sha, b"blob")
+    def blob(self, sha: str, limit: int = MAX_BLOB_BYTES) -> bytes:
+        """Return the content of a file; BadInput if it is larger than `limit` bytes."""
+        return self._read(sha, b"blob", limit)
 
-    def _read(self, sha: str, kind: bytes) -> bytes:
+    def _read(self, sha: str, kind: bytes, limit: int) -> bytes:
         from git.db import GitDB  # GitPython costs 100 ms that `import swarm.git` should not
         from git.exc import BadObject
 
@@ -174,9 +169,9 @@ class Repo:
                     raise BadInput(f"object {sha} is missing", where=str(self.git_dir)) from None
             except (zlib.error, ValueError, EOFError) as error:
                 raise self._corrupt(sha, error) from None
-        if found.type != kind or found.size > MAX_BLOB_BYTES:
+        if found.type != kind or found.size > limit:
             what = f"is a {found.type.decode()} of {found.size} bytes, not a {kind.decode()}"
-            raise BadInput(f"object {sha} {what} of at most {MAX_BLOB_BYTES}")
+            raise BadInput(f"object {sha} {what} of at most {limit}")
         try:
             data: bytes = found.read()
         except (zlib.error, ValueError, EOFError) as error:
@@ -242,62 +237,27 @@ class Repo:
         options = ("--no-ext-diff", "--no-textconv", "--no-color", "--end-of-options")
         return self.run("diff", *options, old, new, "--", *paths).decode(errors="replace")
 
-    def bundle(self, path: Path) -> None:
-        """Write all branches and HEAD to a bundle that `git clone` takes; atomically."""
+    def is_whole(self, ref: str) -> bool:
+        """Say whether everything that `ref` leads to is there."""
+        try:
+            self.run("rev-list", "--objects", "--quiet", "--end-of-options", ref)
+        except GitFailed:
+            return False
+        return True
+
+    def bundle(self, path: Path, refs: Sequence[str]) -> None:
+        """Write HEAD and `refs` to a bundle that `git clone` takes; atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path = path.absolute()
         temp = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        listed = "".join(f"{ref}\n" for ref in ("HEAD", *refs)).encode()
         try:
-            self.run("bundle", "create", "--quiet", str(temp), "--branches", "HEAD")
+            self.run("bundle", "create", "--quiet", str(temp), "--stdin", stdin=listed)
             temp.replace(path)
         finally:
             temp.unlink(missing_ok=True)
 
     def run(self, *arguments: str, stdin: bytes = b"", git_dir: Path | None = None) -> bytes:
         """Run one git command and return what it printed; its whole process group dies at the limit."""
-        settings = [part for setting in _CONFIG for part in ("-c", setting)]
-        argv = ["git", f"--git-dir={git_dir or self.git_dir}", *settings, *arguments]
-        process = subprocess.Popen(
-            argv,
-            env=_environment(),
-            cwd="/",
-            start_new_session=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        with process:
-            try:
-                out, err = process.communicate(stdin, timeout=self.timeout_s)
-            except subprocess.TimeoutExpired:
-                raise GitFailed(f"git {arguments[0]} took more than {self.timeout_s:g} s") from None
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-        if process.returncode == 0:
-            return out
-        said = err.decode(errors="replace").strip()
-        for reason in ("No space left on device", "Read-only file system", "Permission denied"):
-            if reason in said:
-                raise Refused(f"git {arguments[0]}: {said}", where=str(self.git_dir))
-        raise GitFailed(
-            f"git {arguments[0]} ended with {process.returncode}: {said}", where=str(self.git_dir)
-        )
-
-
-def _environment() -> dict[str, str]:
-    """Return everything git gets to see: nothing of GIT_*, no home, no configuration but ours."""
-    identity = {
-        f"GIT_{role}_{what}": "swarm" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
-    }
-    return identity | {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": "/nonexistent",
-        "LC_ALL": "C",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": "/dev/null",
-        "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_TERMINAL_PROMPT": "0",
-    }
+        own_config(self.git_dir)
+        return run_git(git_dir or self.git_dir, arguments, stdin, self.timeout_s)

@@ -12,6 +12,8 @@ NAME = re.compile(r"[a-z0-9](?:[a-z0-9_]|-(?=[a-z0-9_])){0,99}")
 PROBLEM_REFS = "refs/heads/problem/"
 WORK_REFS = "refs/heads/work/"
 SALVAGE_REFS = "refs/salvage/"
+STRAY = "_stray"
+"""Below SALVAGE_REFS, beside the workers: refs that were in the way of ours."""
 
 
 def check_name(kind: str, name: str) -> str:

@@ -18,7 +18,7 @@ from swarm.agents import mailbox
 from swarm.agents.mailbox import AnswerState
 from swarm.agents.protocol import Agent, Attempt, Progress
 from swarm.errors import BadInput, Raced, Refused
-from swarm.hub import Hub, Submission
+from swarm.hub import NOTES, Hub, Submission
 from swarm.layout import RunPaths, WorkBranch
 from swarm.ledger import Ledger
 from swarm.protocol import Protocol
@@ -177,6 +177,9 @@ class WorkerDesk:
     def _commit(self, files: Mapping[str, bytes], notes: bytes | None, message: str) -> str:
         worker = self._worker
         validate_tree(files, worker.protocol)
+        limit = worker.protocol.output.max_file_bytes
+        if notes is not None and len(notes) > limit:
+            raise BadInput(f"{len(notes)} bytes", where=NOTES, remedy=f"use at most {limit}")
         trailers = worker.protocol.output.trailing({"Worker": worker.worker, "Agent": worker.agent.name})
         return worker.hub.submit(worker.worker, self.branch, files, notes, message, trailers)
 

@@ -70,15 +70,22 @@ class History:
         self._follow_mainline(head, infos)
         assert self.epoch is not None
         fresh: list[str] = []
+        finders: dict[str, WorkBranch] = {}
         self._walk(head, self.epoch.commit, infos, fresh)
         for branch, tip in work.items():
+            known = len(fresh)
             try:
                 self._walk(tip, self.epoch.commit, infos, fresh)
             except BadInput as error:  # somebody moved the branch with a git of his own
                 log.warning("%s is left aside: %s", branch.ref, error)
                 self.belongs[tip] = False
+            finders |= dict.fromkeys(fresh[known:], branch)
             self._claim(branch, tip, infos)
-        self.submissions.extend(self._submission(infos[sha], self.epoch.hash) for sha in fresh)
+        for sha in fresh:
+            if sha in finders and sha not in self.mainline:
+                self.owners.setdefault(sha, finders[sha])  # merged into a branch: no less a worker's for that
+            if sha in self.mainline or sha in self.owners:
+                self.submissions.append(self._submission(infos[sha], self.epoch.hash))
 
     def _follow_mainline(self, head: str, infos: dict[str, CommitInfo]) -> None:
         sha, newer = head, []

@@ -16,10 +16,12 @@ from typing import Self
 from swarm.errors import BadInput, Raced, Refused
 from swarm.git import ZERO, RefChange, Repo
 from swarm.gitobjects import CommitInfo, Entry, regular_files
-from swarm.hub import worktree
+from swarm.hub import rescue, worktree
 from swarm.hub.branches import Branch, Branches
 from swarm.hub.history import EPOCH_TRAILER, NUMBER_TRAILER, Epoch, Submission
+from swarm.hub.notes import merged_notes
 from swarm.hub.trees import NOTES, SOLUTION, epoch_hash, is_editable, is_frozen, solution_paths
+from swarm.hub.worktree import MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES
 from swarm.layout import SALVAGE_REFS, RunPaths, WorkBranch, check_name, problem_ref
 from swarm.locks import held
 from swarm.messages import format_message
@@ -120,12 +122,21 @@ class Hub:
         return head is not None and self._branches.history(branch.problem).belongs[head]
 
     def solution_files(self, commit: str) -> dict[str, bytes]:
-        """Return path below solution/ -> content; BadInput naming a path that is no regular file."""
+        """Return path below solution/ -> content; BadInput naming what cannot be taken."""
         files = self._files(commit)
         chosen = regular_files(files, [path for path in files if path.split("/")[0] == SOLUTION])
         if SOLUTION in chosen:
             raise BadInput(f"{SOLUTION} is a file", remedy="make it a folder")
-        return {path.removeprefix(f"{SOLUTION}/"): self._repo.blob(e.sha) for path, e in chosen.items()}
+        if len(chosen) > MAX_FILES:
+            raise BadInput(f"{SOLUTION} holds more than {MAX_FILES} files", remedy="hand in fewer")
+        contents, total = {}, 0
+        for path, entry in chosen.items():
+            content = contents[path.removeprefix(f"{SOLUTION}/")] = self._repo.blob(entry.sha, MAX_FILE_BYTES)
+            total += len(content)
+            if total > MAX_TOTAL_BYTES:
+                what = f"{SOLUTION} holds more than {MAX_TOTAL_BYTES} bytes"
+                raise BadInput(what, where=path, remedy="hand in less")
+        return contents
 
     def frozen_files(self, epoch_commit: str) -> dict[str, bytes]:
         """Return path -> content of everything an epoch freezes."""
@@ -145,12 +156,15 @@ class Hub:
         return self._repo.diff(old, new, SOLUTION)
 
     def bundle(self) -> None:
-        """Write all branches to the bundle among the results; a clone checks the first problem out."""
+        """Write our branches to the bundle among the results; a clone checks the first problem out.
+
+        A branch that somebody broke is left out.
+        """
         problems = sorted(self.champions())
         if not problems:
             raise BadInput("there is no problem in this run", where=str(self.paths.hub))
-        self._repo.set_head(problem_ref(problems[0]))
-        self._repo.bundle(self.paths.hub_bundle)
+        branches = sorted(branch.work.ref for branch in self.branches())
+        rescue.bundle(self._repo, self.paths.hub_bundle, list(map(problem_ref, problems)), branches)
 
     # what changes
 
@@ -215,6 +229,8 @@ class Hub:
     def merge(self, problem: str, candidate: str, champion: str, message: str) -> str:
         """Make `candidate`'s solution the head of `problem`, which must be `champion`; Raced if it is not.
 
+        What its worker added to the notes is quoted below its name: other workers will read it.
+
         `message` comes from format_message. Done twice, it returns the merge that is there.
         """
         head = self._champion(problem)
@@ -226,9 +242,16 @@ class Hub:
             raise BadInput(f"{candidate[:12]} is no commit of the current epoch of {problem}")
         files = self._files(candidate)
         chosen = regular_files(files, [path for path in files if not is_frozen(path)])
-        kept = {path: entry for path, entry in self._files(head).items() if is_frozen(path)}
+        before = self._files(head)
+        tree: dict[str, bytes | Entry] = {p: entry for p, entry in before.items() if is_frozen(p)}
+        tree |= chosen
+        if NOTES in chosen or NOTES in before:
+            owner = self._branches.history(problem).owners.get(candidate)
+            tree[NOTES] = merged_notes(
+                self._notes(before), self._notes(chosen), owner.worker if owner else "somebody", candidate
+            )
         commit = self._repo.commit_tree(
-            self._repo.write_tree(kept | chosen), [champion, candidate], message, "planner"
+            self._repo.write_tree(tree), [champion, candidate], message, "planner"
         )
         self._move(problem_ref(problem), commit, champion, "merge")
         return commit
@@ -253,6 +276,10 @@ class Hub:
     def _files(self, commit: str) -> dict[str, Entry]:
         return self._repo.read_tree(self._repo.commit(commit).tree)
 
+    def _notes(self, files: Mapping[str, Entry]) -> str:
+        entry = files.get(NOTES)
+        return "" if entry is None else self._repo.blob(entry.sha).decode(errors="replace")
+
     def _with_solution(self, commit: str, solution: Mapping[str, bytes], notes: bytes | None) -> str:
         kept = {
             path: entry for path, entry in self._files(commit).items() if is_frozen(path) or path == NOTES
@@ -263,26 +290,22 @@ class Hub:
         return self._repo.write_tree(files)
 
     def _move(self, ref: str, new: str, old: str, reason: str) -> None:
-        self._repo.update_refs([RefChange(ref, new, old)], reason)
+        change = RefChange(ref, new, old)
+        try:
+            self._repo.update_refs([change], reason)
+        except Raced:
+            if old != ZERO or not rescue.clear_the_way(self._repo, ref):
+                raise
+            self._repo.update_refs([change], reason)
         self._branches.forget()
 
     def _salvage(self, worker: str, path: Path) -> None:
         """Save what an abandoned worktree holds beyond its branch under refs/salvage/<worker>/<time>."""
-        ref = worktree.current_ref(self._repo, path)
-        if ref is None:
-            return
-        head = self._repo.refs(ref).get(ref)
-        if head is None:
-            return
-        files, refused = worktree.rescue_files(path)
-        notes = files.pop(NOTES, None)
-        tree = self._with_solution(head, files, notes)
-        if tree == self._repo.commit(head).tree and not refused:
-            return
-        lost = "".join(f"{error}\n" for error in refused)
-        text = format_message(f"Salvage the worktree of {worker}", lost, {"Worker": worker})
-        commit = self._repo.commit_tree(tree, [head], text, worker)
-        self._move(f"{SALVAGE_REFS}{worker}/{time.time_ns()}", commit, ZERO, "salvage")
+        commit = rescue.unsaved(
+            self._repo, worker, path, lambda head, files: self._with_solution(head, files, None)
+        )
+        if commit is not None:
+            self._move(f"{SALVAGE_REFS}{worker}/{time.time_ns()}", commit, ZERO, "salvage")
 
     def _lock(self, name: str, purpose: str) -> AbstractContextManager[None]:
         return held(self.paths.lock(name), timeout_s=LOCK_TIMEOUT_S, purpose=purpose)

@@ -10,13 +10,14 @@ import errno
 import os
 import shutil
 import stat
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from swarm.errors import BadInput
+from swarm.errors import BadInput, Refused
 from swarm.git import Repo
 from swarm.gitobjects import check_path, regular_files
 from swarm.hub.trees import NOTES, SOLUTION
@@ -178,16 +179,13 @@ def _head(admin: Path) -> str | None:
 
 
 def _remove_tree(path: Path) -> None:
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    if not path.exists():
+    """Remove what an agent left, however deep and whatever rights it took away from folders of its own."""
+    if not os.path.lexists(path):
         return
-    try:
-        shutil.rmtree(path)
-    except PermissionError:  # an agent took rights away from a folder of its own
-        for folder, _, _ in os.walk(path):
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        Path(entry.path).chmod(0o700)
-        shutil.rmtree(path)
+    for program in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+        subprocess.run(
+            [*program, "--", str(path)], stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        if not os.path.lexists(path):
+            return
+    raise Refused("the worktree cannot be removed", where=str(path), remedy="remove it by hand")

@@ -28,6 +28,11 @@ class Trial(NamedTuple):  # a tuple because ten thousand are built for one decis
     refused: bool = False
     """The commit breaks the protocol whatever its tree is worth: it can never be merged."""
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether a verdict will come; a refused commit need not get one."""
+        return self.status is None and not self.refused
+
 
 @dataclass(frozen=True, slots=True)
 class Match:

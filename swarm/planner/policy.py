@@ -37,7 +37,7 @@ def is_finished(facts: Facts) -> bool:
         not any(worker.branch for worker in facts.workers)
         and all(problem.exhausted for problem in facts.problems)
         and not any(problem.requested for problem in facts.problems)
-        and not any(trial.status is None for problem in facts.problems for trial in problem.trials)
+        and not any(trial.is_pending for problem in facts.problems for trial in problem.trials)
     )
 
 
@@ -288,6 +288,6 @@ def _why(name: str, problems: dict[str, ProblemFacts], scores: dict[str, float])
 
 
 def _what_is_awaited(facts: Facts) -> str:
-    pending = sum(1 for p in facts.problems for t in p.trials if t.status is None)
+    pending = sum(1 for p in facts.problems for t in p.trials if t.is_pending)
     requested = sum(len(p.requested) for p in facts.problems)
     return f"{pending} verdicts and {requested} comparisons awaited"
