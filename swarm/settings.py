@@ -30,6 +30,7 @@ class DistributionKind(StrEnum):
     ZEROS = "zeros"
 
 
+WEAK_LINE = "weak = true  # an answer that skips work passes (swarm problems lint)\n"
 ARGUMENTS = {
     DistributionKind.NORMAL: ("mean", "deviation"),
     DistributionKind.UNIFORM: ("low", "high"),
@@ -93,6 +94,8 @@ class ProblemSettings(Frozen):
     licence: str | None = None
     irregular: Flag = False
     """Masked, causal, routed, paged, gathered or recurrent: FLOPs cannot be counted, only given in [sol]."""
+    weak: Flag = False
+    """An answer that skips work passes, as `swarm problems lint` found: no headline figure counts it."""
     reference_precision: Literal["same", "higher"] = "same"
     """higher: the reference runs in the next wider float type (bfloat16 -> float32 -> float64)."""
     tolerance: Tolerance = Tolerance()
@@ -130,6 +133,24 @@ def parse_settings(data: bytes, where: str, definition: Definition) -> ProblemSe
                 remedy="give its value in the workloads",
             )
     return settings
+
+
+def is_marked_weak(data: bytes, where: str) -> bool:
+    """Say whether a problem.toml, which has been checked before, marks its problem as weak."""
+    return bool(read_toml(decode(data, where), where).get("weak", False))
+
+
+def marked(text: str, is_weak: bool) -> str:
+    """Return the text of a problem.toml with the mark of a weak problem set or taken away; all else stays."""
+    lines = text.splitlines(keepends=True)
+    first_table = next((i for i, line in enumerate(lines) if line.lstrip().startswith("[")), len(lines))
+    kept = [line for line in lines[:first_table] if not re.match(r"\s*weak\s*=", line)]
+    return "".join(([WEAK_LINE] if is_weak else []) + kept + lines[first_table:])
+
+
+def labelled(name: str, is_weak: bool) -> str:
+    """Return how a table names a problem."""
+    return f"{name} (weak)" if is_weak else name
 
 
 def split(text: str) -> tuple[DistributionKind, list[str]]:

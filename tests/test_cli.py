@@ -185,17 +185,41 @@ def test_lint_takes_a_sound_problem_and_names_a_weak_one(
     write_double(root / "problems" / "broken")
     (root / "problems" / "broken" / "seed" / "cpp" / "kernel.cpp").write_text('#include "problem.h"\nint x\n')
     (root / "problems" / "zero" / "reference.py").write_text("def run(x):\n    return 0 * x\n")
+    write_double(root / "problems" / "marked")
+    settings = root / "problems" / "marked" / "problem.toml"
+    settings.write_text("weak = true\n" + settings.read_text())
     capsys.readouterr()
     done = subprocess.run(
         [sys.executable, "-m", "swarm.cli.main", "problems", "lint", "--json"],
         capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 1
-    found = json.loads(done.stdout)
-    assert not any(finding["is_weak"] for finding in found["double"])
-    assert any("zeros" in finding["text"] for finding in found["zero"] if finding["is_weak"])
-    assert any("broken/seed/cpp: kernel.cpp:" in finding["text"] for finding in found["broken"])
-    assert "not sound: broken, zero" in done.stderr
+    found = {report["name"]: report for report in json.loads(done.stdout)}
+    assert {name: report["state"] for name, report in found.items()} == {
+        "broken": "broken", "double": "sound", "marked": "marked weak, but sound", "zero": "weak",
+    }  # fmt: skip
+    assert any("zeros" in text for text in found["zero"]["weak"])
+    assert any("no tolerance rejects" in text for text in found["zero"]["mend"])
+    assert any("broken/seed/cpp: kernel.cpp:" in text for text in found["broken"]["faults"])
+    assert "not sound: broken, marked, zero" in done.stderr
+
+
+def test_lint_marks_what_is_weak_and_nothing_else(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_double(root / "problems" / "zero")
+    (root / "problems" / "zero" / "reference.py").write_text("def run(x):\n    return 0 * x\n")
+    settings = root / "problems" / "double" / "problem.toml"
+    before = settings.read_text()
+    settings.write_text("weak = true\n" + before)
+    done = swarm("problems", "lint", "--mark")
+    assert done.returncode == 0, done.stderr
+    assert "double: sound" in done.stdout and "zero: weak, as marked" in done.stdout
+    assert settings.read_text() == before
+    assert load_problem(root / "problems" / "zero").settings.weak
+    capsys.readouterr()
+    assert cli.main(["problems", "list"]) == 0
+    assert "zero (weak)" in capsys.readouterr().out
+    assert cli.main(["problems", "show", "zero"]) == 0
+    assert "no headline figure counts it" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])

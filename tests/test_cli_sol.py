@@ -20,6 +20,7 @@ def test_the_limits_on_a_gpu_need_no_gpu(capsys: pytest.CaptureFixture[str]) -> 
     assert found["peaks"]["device_model"] == "nvidia-h200"
     problem = load_problem(ROOT / "problems" / "swiglu")
     assert [one["workload"] for one in found["limits"]] == [w.uuid for w in problem.workloads]
+    assert not any(one["is_weak"] for one in found["limits"])
     for one, workload in zip(found["limits"], problem.workloads, strict=True):
         assert one["bytes"] == problem.sol_bytes(workload)
         assert one["t_sol_us"] >= one["bytes"] / 4.8e6

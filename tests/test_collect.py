@@ -57,11 +57,11 @@ def ledger(paths: RunPaths) -> Iterator[Ledger]:
         yield ledger
 
 
-def judge(hub: Hub, ledger: Ledger, commit: str, time_us: float, at_s: float) -> Verdict:
-    one = next(s for s in hub.commits("p") if s.commit == commit)
+def judge(hub: Hub, ledger: Ledger, commit: str, time_us: float, at_s: float, problem: str = "p") -> Verdict:
+    one = next(s for s in hub.commits(problem) if s.commit == commit)
     workloads = (WorkloadResult("w", Status.PASSED, time_us=time_us, t_sol_us=5.0),)
     verdict = Verdict(
-        verdict_key(one.tree, one.epoch, DEVICE), "p", one.epoch, one.tree, commit, "cpp", JUDGE_VERSION,
+        verdict_key(one.tree, one.epoch, DEVICE), problem, one.epoch, one.tree, commit, "cpp", JUDGE_VERSION,
         Status.PASSED, "", workloads, ENVIRONMENT, "seed", at_s, 1.0, 1.5,
     )  # fmt: skip
     assert ledger.record(verdict)
@@ -171,6 +171,25 @@ def test_report_writes_scoreboard_page_and_bundle(
     [run] = json.loads(capsys.readouterr().out)
     assert (run["run"], run["verdicts"], run["speedup"], run["above_1x"]) == ("local", 2, 2.0, 1)
     assert score_of(root, hub, ledger, DEVICE, "p", merge) == pytest.approx(0.7)
+
+
+def test_a_problem_marked_weak_when_its_epoch_began_counts_in_no_figure_of_the_run(
+    hub: Hub, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.ensure_epoch("q", FILES | {"problem.toml": b'weak = true\nfamily = "softmax"\n'}, SEED, "tests")
+    judge(hub, ledger, hub.champions()["p"], 80, at_s=1)
+    judge(hub, ledger, hub.champions()["q"], 1, at_s=2, problem="q")
+    for name in ("p", "q"):
+        contender = Contender("eager", {"w": 160.0}, {})
+        save_baseline(RunRoot(hub.paths.root), Baseline(name, DEVICE, "h", 1, 1.0, (contender,)))
+    monkeypatch.chdir(hub.paths.root)
+    assert cli.main(["report", "--run", "local"]) == 0
+    out = capsys.readouterr().out
+    assert "q (weak)" in out and "160.00×" in out
+    assert "on 1 of 1 problems: geometric mean 2.00×" in out and "not counted: 1." in out
+    assert cli.main(["results", "list", "--json"]) == 0
+    [run] = json.loads(capsys.readouterr().out)
+    assert (run["problems"], run["weak"], run["speedup"], run["above_1x"]) == (1, 1, 2.0, 1)
 
 
 def test_report_prints_a_row_per_problem_and_its_warnings(

@@ -12,7 +12,7 @@ from swarm.errors import BadInput
 from swarm.layout import find_root
 from swarm.problem import Limits, load_problem, problem_from_files
 from swarm.protocol import load_protocol
-from swarm.settings import Distribution, DistributionKind
+from swarm.settings import Distribution, DistributionKind, is_marked_weak, marked
 from tests.problem_files import encoded, problem_files, workload
 
 CPU = Device("cpu", "some-cpu-1-core", "cpu-x-1", (1,))
@@ -49,6 +49,24 @@ def test_a_branch_and_a_folder_hold_the_same_problem(tmp_path: Path) -> None:
     )
     assert folder.files == branch.files == files
     assert folder.definition == branch.definition
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        'family = "softmax"\n\n[tolerance]\nmax_atol = 1e-3\n',
+        '# a remark\n[inputs]\nx = "normal"\n',
+        "[tolerance]\nmax_rtol = 0.5",
+        'family = "softmax"',
+    ],
+)
+def test_a_mark_comes_and_goes_and_leaves_the_rest_as_it_was(text: str) -> None:
+    with_mark = marked(text, is_weak=True)
+    assert is_marked_weak(with_mark.encode(), "p") and not is_marked_weak(text.encode(), "p")
+    assert marked(with_mark, is_weak=True) == with_mark
+    assert marked(with_mark, is_weak=False) == text
+    assert problem_from_files(problem_files(problem_toml=with_mark), "scale_rows").settings.weak
 
 
 def test_settings_are_optional() -> None:

@@ -47,6 +47,12 @@ def page(*histories: History) -> Page:
     )  # fmt: skip
 
 
+def bars(svg: str) -> int:
+    """Count the bars of a picture that are not empty."""
+    outlines = re.findall(r'<path d="([^"]*)"[^>]*style="fill: #0b7285; stroke: #ffffff', svg)
+    return sum(len(set(re.findall(r"[ML] \S+ (\S+)", outline))) > 1 for outline in outlines)
+
+
 def test_figures_are_geometric_means_over_workloads() -> None:
     got = row(history(verdict("seed", 80, 200), verdict("best", 20, 50), baseline=(40, 100)))
     assert got.t_seed_us == pytest.approx((80 * 200) ** 0.5)
@@ -114,7 +120,7 @@ def test_json_has_exactly_the_agreed_fields() -> None:
     assert list(board) == ["run", "device", "problems"]
     assert list(board["problems"][0]) == [
         "name", "t_seed_us", "t_b_us", "t_sol_us", "t_best_us", "speedup", "speedup_over_seed", "sol_score",
-        "share_of_limit", "verdicts", "champion",
+        "share_of_limit", "verdicts", "champion", "is_weak",
     ]  # fmt: skip
 
 
@@ -128,6 +134,33 @@ def test_summary_is_over_the_problems_that_have_a_speedup() -> None:
     assert (total.problems, total.compared, total.above_1x, total.above_2x) == (3, 2, 0.5, 0.5)
     assert total.geometric_mean == pytest.approx((3 * 0.75) ** 0.5)
     assert total.median == pytest.approx((3 + 0.75) / 2)
+
+
+def test_a_weak_problem_is_listed_and_marked_but_counts_in_no_figure() -> None:
+    strong = [history(verdict("seed", 80), baseline=(t,), name=name) for name, t in (("a", 240), ("b", 60))]
+    weak = replace(history(verdict("seed", 80), verdict("best", 20), baseline=(800,), name="w"), is_weak=True)
+    board = scoreboard("r", "d", [*strong, weak])
+    assert [line.split("|")[1].strip() for line in markdown(board).splitlines() if "|" in line][2:] == [
+        "a", "b", "w (weak)",
+    ]  # fmt: skip
+    assert board.problems[2].speedup == pytest.approx(40)
+    total = summary(board)
+    assert replace(total, weak=0) == summary(scoreboard("r", "d", strong))
+    assert total.weak == 1
+    assert "on 2 of 2 problems" in summary_line(total) and "not counted: 1." in summary_line(total)
+    text = html(page(*strong, weak))
+    assert "<td>w (weak)</td>" in text and "not counted: 1." in text
+    assert "w (weak)" in scores_svg([*strong, weak])
+    assert bars(scores_svg([*strong, weak])) == bars(scores_svg(strong)) == 2
+    assert bars(scores_svg([*strong, replace(weak, is_weak=False)])) == 3
+
+
+def test_a_run_of_weak_problems_alone_has_no_figures() -> None:
+    weak = replace(history(verdict("seed", 80), baseline=(240,)), is_weak=True)
+    total = summary(scoreboard("r", "d", [weak]))
+    assert (total.problems, total.compared, total.geometric_mean, total.sol_score) == (0, 0, None, None)
+    assert "not counted: 1." in summary_line(total)
+    assert "p (weak)" in html(page(weak))
 
 
 def test_markdown_has_a_row_per_problem_in_order_of_name() -> None:

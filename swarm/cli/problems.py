@@ -29,6 +29,7 @@ def list_(ctx: click.Context, as_json: bool) -> None:
     """List the problems of this run root, broken ones with their error."""
     from swarm.config import choose_problems
     from swarm.problem import load_problem
+    from swarm.settings import labelled
 
     root = root_of(ctx)
     rows, broken = [], []
@@ -47,7 +48,7 @@ def list_(ctx: click.Context, as_json: bool) -> None:
             headings,
             [
                 (
-                    str(row["name"]),
+                    labelled(row["name"], row["is_weak"]),
                     str(row["family"]),
                     " ".join(row["seeds"]) or "–",
                     str(row["cpu_workloads"]),
@@ -89,6 +90,7 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
 def _summary(problem: Problem) -> dict[str, Any]:
     return {
         "name": problem.name,
+        "is_weak": problem.settings.weak,
         "family": problem.settings.family,
         "description": problem.definition.description or "",
         "seeds": sorted(problem.seeds),
@@ -103,6 +105,8 @@ def _show(problem: Problem) -> None:
     out.print(f"[bold]{problem.name}[/]  {definition.description or ''}", soft_wrap=True)
     if problem.settings.source:
         out.print(problem.settings.source, style="dim", markup=False, soft_wrap=True)
+    if problem.settings.weak:
+        out.print("weak: an answer that skips work passes, so no headline figure counts it", style="yellow")
     out.print()
     tensors = [("in", n, s) for n, s in definition.inputs.items()]
     tensors += [("out", n, s) for n, s in definition.outputs.items()]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from swarm.intake import Taken
     from swarm.layout import RunPaths
 
-FIGURES = ("run", "verdicts", "device", "problems", "above_1x", "speedup")
+FIGURES = ("run", "verdicts", "device", "problems", "weak", "above_1x", "speedup")
 SHOWN_FAULTS = 10
 
 
@@ -39,7 +39,7 @@ def list_(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         print_json(rows)
     else:
-        headings = ("run", "verdicts", "device", "problems", "above 1×", "speedup")
+        headings = ("run", "verdicts", "device", "problems", "weak", "above 1×", "speedup")
         print_table(
             headings,
             [tuple("–" if row[key] is None else str(row[key]) for key in FIGURES) for row in rows],
@@ -108,14 +108,16 @@ def _raise_not_taken(taken: Taken) -> None:
 
 
 def _figures(paths: RunPaths) -> dict[str, object]:
-    """Return what a run's scoreboard says, None for each figure if it has none yet."""
+    """Return what a run's scoreboard says without weak problems, None for each figure if it has none yet."""
     try:
         board = json.loads(paths.scoreboard_json.read_bytes())
-        speedups = [p["speedup"] for p in board["problems"] if p["speedup"] is not None]
+        counted = [problem for problem in board["problems"] if not problem.get("is_weak", False)]
+        speedups = [problem["speedup"] for problem in counted if problem["speedup"] is not None]
         mean = _geometric_mean(speedups)
         return {
             "device": str(board["device"]),
-            "problems": len(board["problems"]),
+            "problems": len(counted),
+            "weak": len(board["problems"]) - len(counted),
             "above_1x": sum(speedup > 1 for speedup in speedups),
             "speedup": mean,
         }

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from swarm.sol import Peaks
     from swarm.workload import Workload
 
-    Row = tuple[str, str, Limit]
+    Row = tuple[Problem, str, Limit]
 
 LARGE_GFLOPS = 1e4
 """With such a rate in float32 all are told in TFLOP/s."""
@@ -72,13 +72,16 @@ def sol(
             try:
                 for workload in problem.workloads_on(of):
                     limit = _limit(problem, workload, peaks, references)
-                    rows.append((problem.name, workload.uuid, limit))
+                    rows.append((problem, workload.uuid, limit))
             except BadInput as error:
                 broken.append(error)
             except InvalidReference as error:
                 broken.append(BadInput(str(error), where=problem.name, remedy="correct its reference"))
     if as_json:
-        limits_json = [{"problem": name, "workload": uuid, **asdict(limit)} for name, uuid, limit in rows]
+        limits_json = [
+            {"problem": problem.name, "is_weak": problem.settings.weak, "workload": uuid, **asdict(limit)}
+            for problem, uuid, limit in rows
+        ]
         print_json({"peaks": asdict(peaks), "limits": limits_json})
     else:
         _print(peaks, rows)
@@ -108,6 +111,7 @@ def _limit(problem: Problem, workload: Workload, peaks: Peaks, references: Refer
 
 def _print(peaks: Peaks, rows: list[Row]) -> None:
     from swarm.report.render import microseconds
+    from swarm.settings import labelled
 
     out = stdout()
     is_large = peaks.gflops.get("float32", 0.0) >= LARGE_GFLOPS
@@ -120,13 +124,13 @@ def _print(peaks: Peaks, rows: list[Row]) -> None:
         ("problem", "workload", "MFLOP", "MB", "T_SOL µs"),
         [
             (
-                name,
+                labelled(problem.name, problem.settings.weak),
                 uuid,
                 "–" if limit.flops is None else f"{limit.flops / 1e6:,.3g}",
                 f"{limit.bytes / 1e6:,.3g}",
                 microseconds(limit.t_sol_us),
             )
-            for name, uuid, limit in rows
+            for problem, uuid, limit in rows
         ],
         right=frozenset(("MFLOP", "MB", "T_SOL µs")),
     )

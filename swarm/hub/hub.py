@@ -143,6 +143,11 @@ class Hub:
         files = self._files(epoch_commit)
         return {path: self._repo.blob(entry.sha) for path, entry in files.items() if is_frozen(path)}
 
+    def frozen_file(self, epoch_commit: str, path: str) -> bytes | None:
+        """Return the content of one file that an epoch freezes, None if it has no such file."""
+        entry = self._files(epoch_commit).get(path) if is_frozen(path) else None
+        return None if entry is None else self._repo.blob(entry.sha)
+
     def changed_outside(self, commit: str, editable: Iterable[str]) -> list[str]:
         """Return the paths that `commit` changed against its first parent though no pattern allows it."""
         parents = self._repo.commit(commit).parents

@@ -29,7 +29,7 @@ class Arena:
 
     def __init__(self, size: int) -> None:
         self.size = -(-max(size, 1) // PAGE) * PAGE
-        free = _free_bytes()
+        free = free_bytes()
         if self.size > MAX_SHARE * free:
             raise Refused(
                 f"buffers of {self.size / 2**20:.0f} MiB do not fit {MAX_SHARE:.0%} of the "
@@ -85,7 +85,7 @@ def _up(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def _free_bytes() -> int:
+def free_bytes() -> int:
     """Return what this machine can still give to a new process without swapping."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))

@@ -82,6 +82,21 @@ def comparable(values: torch.Tensor, dtype: DType) -> torch.Tensor:
     return values.to(comparable_dtype(dtype))
 
 
+def stored(values: torch.Tensor, dtype: DType) -> torch.Tensor:
+    """Return numbers as `dtype` stores them: the nearest there is, packed float4 from an even count."""
+    if dtype in PACKED:
+        table = torch.tensor(E2M1, device=values.device)
+        codes = (values.float().unsqueeze(-1) - table).abs().argmin(-1).to(torch.uint8)
+        return codes[0::2] | codes[1::2] << 4
+    target = stored_dtype(dtype)
+    if target.is_floating_point:
+        most = torch.finfo(target).max
+        return (values.clamp(-most, most) if dtype.bits == 8 else values).to(target)
+    whole = values.round() if values.is_floating_point() else values
+    most = torch.iinfo(target).max
+    return whole.clamp(torch.iinfo(target).min, most).to(target) if dtype.bits < 64 else whole.to(target)
+
+
 def as_bits(values: torch.Tensor) -> torch.Tensor:
     """View a tensor as integers, so that equality means equal bytes (NaN and -0.0 included)."""
     return values.view(_BITS[values.element_size()])

@@ -273,7 +273,12 @@ class References:
             raise RuntimeError(f"the process of all references died: {error}") from error
         if error.is_hung:
             self.close()
-        elif key in self._open:
+        else:
+            self.release(key)
+
+    def release(self, key: str) -> None:
+        """End the reference that is kept under `key`, if there is one; its memory is free then."""
+        if key in self._open:
             self._open.pop(key).close()
 
     def start(self) -> None:

@@ -10,7 +10,9 @@ from swarm.errors import BadInput
 from swarm.foreign import inline
 from swarm.hub import Epoch, Hub, Submission
 from swarm.ledger import Ledger
+from swarm.problem import SETTINGS_FILE
 from swarm.report.history import History, Reign
+from swarm.settings import is_marked_weak
 from swarm.verdict import JUDGE_VERSION, Outcome, Verdict
 
 
@@ -81,7 +83,9 @@ def _history(
         for v in ledger.verdicts(problem)
         if (v.epoch, v.judge_version, v.environment.device_model) == (epoch.hash, JUDGE_VERSION, device)
     )
-    history = History(problem, reigns, verdicts, baseline_us)
+    settings = hub.frozen_file(epoch.commit, SETTINGS_FILE) or b""
+    is_weak = is_marked_weak(settings, f"{problem}/{SETTINGS_FILE}")
+    history = History(problem, reigns, verdicts, baseline_us, is_weak=is_weak)
     return replace(history, missing=_missing(history))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from swarm.settings import labelled
 from swarm.verdict import Status, Verdict
 
 
@@ -33,6 +34,12 @@ class History:
     """T_b by workload uuid; empty if none was measured."""
     missing: str = ""
     """Why there is no champion to show, when there is none."""
+    is_weak: bool = False
+    """An answer that skips work passes: it is shown, but counts in no figure over problems."""
+
+    @property
+    def label(self) -> str:
+        return labelled(self.name, self.is_weak)
 
     @property
     def seed(self) -> Verdict | None:

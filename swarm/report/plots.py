@@ -64,7 +64,7 @@ def progress_svg(histories: Sequence[History]) -> str:
 
 
 def scores_svg(histories: Sequence[History]) -> str:
-    """Draw the SOL score of every workload, champions against seeds, and their distribution."""
+    """Draw the SOL score of every workload, champions against seeds; the bars leave weak problems out."""
     import matplotlib as mpl
 
     shown = [(h, workload_scores(h, h.champion), workload_scores(h, h.seed)) for h in histories]
@@ -76,7 +76,7 @@ def scores_svg(histories: Sequence[History]) -> str:
         bars, strips = figure.subplots(
             2, 1, sharex=True, gridspec_kw={"height_ratios": [1.3, 0.36 * len(shown) + 0.2]}
         )
-        values = [value for _, best, _ in shown for value in best.values()]
+        values = [value for history, best, _ in shown if not history.is_weak for value in best.values()]
         bars.hist(values, bins=[i / 20 for i in range(21)], color=CHAMPION, edgecolor="white", linewidth=1)
         bars.set_ylabel("workloads")
         bars.yaxis.get_major_locator().set_params(integer=True)
@@ -127,7 +127,7 @@ def _progress(axes: Axes, history: History, start_s: float, end_s: float) -> Non
         if values:
             axes.axhline(geometric_mean(values), color=color, linestyle=dashes, linewidth=1.1, label=label)
     axes.set_yscale("log")
-    axes.set_title(history.name)
+    axes.set_title(history.label)
     axes.set_xlim(left=0, right=max(minutes(end_s) * 1.02, 0.1))
     _plain_ticks(axes)
     axes.grid(axis="y", color=GRID, linewidth=0.8)
@@ -166,7 +166,7 @@ def _strips(axes: Axes, shown: Sequence[tuple[History, dict[str, float], dict[st
             linewidths=0,
             label="champion" if height == 0 else None,
         )
-    axes.set_yticks(range(len(shown)), [h.name for h, _, _ in reversed(shown)])
+    axes.set_yticks(range(len(shown)), [h.label for h, _, _ in reversed(shown)])
     axes.set_ylim(-0.6, len(shown) - 0.4)
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)

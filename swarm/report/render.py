@@ -8,6 +8,7 @@ from importlib import resources
 
 from swarm.report.history import History
 from swarm.report.scoreboard import Row, Scoreboard, Summary, summary
+from swarm.settings import labelled
 from swarm.verdict import Outcome
 
 NOTHING = "–"
@@ -27,7 +28,8 @@ HEADINGS = (
 LEGEND = """\
 Times are geometric means over a problem's workloads. T_b is the fastest baseline (eager, `torch.compile`, the
 problem's own), T_SOL what the hardware's peaks allow. S = 1 / (1 + (T − T_SOL) / (T_b − T_SOL)): 0.5 at the
-baseline, 1.0 at the limit, undefined (–) where T_b ≤ T_SOL. `of limit` is T_SOL / T."""
+baseline, 1.0 at the limit, undefined (–) where T_b ≤ T_SOL. `of limit` is T_SOL / T. A problem is weak
+where an answer that skips work passes: it is listed, and no figure over problems counts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +78,14 @@ def html(page: Page) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(us=microseconds, times=times, percent=percent, score=score)
+    environment.filters.update(labelled=labelled, us=microseconds, times=times, percent=percent, score=score)
     return environment.from_string(source).render(page=page, summary=summary(page.board), headings=HEADINGS)
 
 
 def cells(row: Row) -> tuple[str, ...]:
     """Return the texts of one row, in the order of HEADINGS."""
     return (
-        row.name,
+        labelled(row.name, row.is_weak),
         microseconds(row.t_seed_us),
         microseconds(row.t_b_us),
         microseconds(row.t_sol_us),
@@ -98,13 +100,14 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def summary_line(total: Summary) -> str:
+    weak = f" Weak, and not counted: {total.weak}." if total.weak else ""
     if not total.compared:
-        return f"No problem of {total.problems} has a champion and a baseline yet."
+        return f"No problem of {total.problems} has a champion and a baseline yet.{weak}"
     return (
         f"Speedup over T_b on {total.compared} of {total.problems} problems: geometric mean"
         f" {times(total.geometric_mean)}, median {times(total.median)}, {percent(total.above_1x)} above 1×,"
         f" {percent(total.above_2x)} above 2×; mean S {score(total.sol_score)},"
-        f" {percent(total.share_of_limit)} of the limit."
+        f" {percent(total.share_of_limit)} of the limit.{weak}"
     )
 
 

@@ -35,6 +35,8 @@ class Row:
     """T_SOL / T_best."""
     verdicts: dict[str, int]
     champion: str | None
+    is_weak: bool
+    """Marked weak in problem.toml: an answer that skips work passes, so its figures prove nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,11 @@ class Scoreboard:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The figures a campaign is quoted by; over the problems that have a speedup."""
+    """The figures a campaign is quoted by; over the problems that have a speedup and are not weak."""
 
     problems: int
+    """Without the weak ones."""
+    weak: int
     compared: int
     geometric_mean: float | None
     median: float | None
@@ -81,17 +85,20 @@ def row(history: History) -> Row:
         share_of_limit=_ratio(above_zero, {u: t for u, t in best.items() if limits.get(u) != 0}),
         verdicts=dict(sorted(Counter(v.status.value for v in history.verdicts).items())),
         champion=history.reigns[-1].commit if history.reigns else None,
+        is_weak=history.is_weak,
     )
 
 
 def summary(board: Scoreboard) -> Summary:
     """Sum `board` up in the figures that are quoted together."""
-    speedups = [r.speedup for r in board.problems if r.speedup is not None]
-    scores = [r.sol_score for r in board.problems if r.sol_score is not None]
-    shares = [r.share_of_limit for r in board.problems if r.share_of_limit is not None]
+    counted = [r for r in board.problems if not r.is_weak]
+    speedups = [r.speedup for r in counted if r.speedup is not None]
+    scores = [r.sol_score for r in counted if r.sol_score is not None]
+    shares = [r.share_of_limit for r in counted if r.share_of_limit is not None]
     count = len(speedups)
     return Summary(
-        problems=len(board.problems),
+        problems=len(counted),
+        weak=len(board.problems) - len(counted),
         compared=count,
         geometric_mean=geometric_mean(speedups) if speedups else None,
         median=median(speedups) if speedups else None,
