@@ -4,7 +4,9 @@
 #include "elements.h"
 
 // In the order of contents.py.
-enum Kind { NORMAL, UNIFORM, INTEGERS, BERNOULLI, CLAMPED, POSITIVE, SINE, COSINE, CAUSAL, POOL, PATTERN };
+enum Kind {
+  NORMAL, UNIFORM, INTEGERS, BERNOULLI, CLAMPED, POSITIVE, SINE, COSINE, CAUSAL, POOL, PATTERN, SOFTMAX, CUMSUM
+};
 enum Spread { AS_DRAWN, SCALED, OUTLIERS, STRUCTURED };
 constexpr float OUTLIER_FACTOR = 16.0f;
 constexpr u32 OUTLIER_STRIDE = 509;
@@ -13,13 +15,13 @@ struct Region {        // one buffer and the guard bands around it
   u64 address;         // of its first byte; a multiple of 256
   u64 nbytes;
   u64 key;             // of its contents
-  u64 source;          // POOL: the pool's address; inspected outputs: where the snapshot goes, or 0
-  u64 source_count;    // POOL: its stored elements
-  u64 start;           // POOL: the element its slice begins with; OUTLIERS: the phase
+  u64 source;          // POOL, SOFTMAX, CUMSUM: the pool's address; inspected outputs: where the snapshot goes, or 0
+  u64 source_count;    // POOL, SOFTMAX, CUMSUM: its stored elements
+  u64 start;           // POOL, SOFTMAX, CUMSUM: the element its slice begins with; OUTLIERS: the phase
   u64 zero_begin;      // STRUCTURED: elements
   u64 zero_end;
   i64 low;             // INTEGERS: the least value
-  u64 span;            // INTEGERS: how many values, 0 for 2^64; CAUSAL: the length of a row
+  u64 span;            // INTEGERS: how many values, 0 for 2^64; CAUSAL, SOFTMAX, CUMSUM: the length of a row
   u64 pattern;         // PATTERN: eight bytes
   double a, b;         // mean and deviation; low and high; probability; bound; least number
   float factor;        // of all but AS_DRAWN
@@ -100,6 +102,29 @@ RULE u32 encoded(u32 type, double value) {
   }
 }
 
+RULE float in_pool(const Region &region, u64 place) {
+  const u32 bytes = bytes_of(region.type);
+  const u32 code = (u32)stored(region.source, bytes, (region.start + place) % region.source_count);
+  return region.type == F32 ? float_of(code) : region.type == F16 ? from_f16(code) : from_bf16(code);
+}
+
+// An element of a row that depends on itself: a pool's, changed for this call so that no row is ever seen again.
+// A row of shares still sums up to the same, as each takes from its neighbour; one of sums still goes one way, as
+// each goes on towards the next.
+RULE float in_row(const Region &region, u64 place) {
+  const u64 column = place % region.span;
+  const float own = in_pool(region, place);
+  if (region.kind == SOFTMAX) {
+    if ((column ^ 1) >= region.span) return own;
+    const u64 other = column % 2 ? place - 1 : place + 1, pair = column % 2 ? other : place;
+    const float moved = smaller(own, in_pool(region, other)) * (unit_of(philox(pair, region.key).x) - 0.5f);
+    return column % 2 ? own - moved : own + moved;
+  }
+  if (region.span == 1) return own;
+  const float step = column + 1 < region.span ? in_pool(region, place + 1) - own : own - in_pool(region, place - 1);
+  return own + step * unit_of(philox(place, region.key).x);
+}
+
 // The contents of one vector of a buffer, whatever its type and kind: not fast, but short.
 SLOW_RULE uint4 any_contents(const Region &region, u64 vector) {
   const u32 bytes = bytes_of(region.type), count = 16 / bytes;
@@ -116,6 +141,8 @@ SLOW_RULE uint4 any_contents(const Region &region, u64 vector) {
     u64 code;
     if (region.kind == POOL) {
       code = stored(region.source, bytes, (region.start + place) % region.source_count);
+    } else if (region.kind == SOFTMAX || region.kind == CUMSUM) {
+      code = encoded(region.type, in_row(region, place));
     } else {
       if (lane == 0) words = philox(bytes == 8 ? vector : place / 4, region.key);
       const u32 word = word_of(words, lane), more = word_of(words, lane | 1);

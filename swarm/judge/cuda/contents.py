@@ -1,7 +1,8 @@
 """Secret contents on a GPU: each input's source as the numbers that contents.h generates it from.
 
 The names' rules and the sequence of draws are the CPU's (`kinds`, `inputs`). What no generator makes element
-by element (rows that depend on themselves, files) comes from a pool that only judge and reference see.
+by element comes from a pool that only judge and reference see: files as they are, and rows that depend on
+themselves, which are changed for each call.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ FORMS = {
 }
 POOL, PATTERN = 9, 10
 """contents.h: Kind, with FORMS."""
+ROW_FORMS = {Form.SOFTMAX: 11, Form.CUMSUM: 12}
+"""Those whose rows come from a pool, changed for each call; elements are float32, float16 or bfloat16."""
 AS_DRAWN = 0
 SPREADS = {Spread.PLAIN: 1, Spread.SCALED: 1, Spread.OUTLIERS: 2, Spread.STRUCTURED: 3}
 """contents.h: Spread."""
@@ -123,6 +126,7 @@ class Contents:
         self._draws = Draws(problem.definition, workload, seed)
         self._sources = sources(problem, workload)
         self._pools = [0] * len(self._sources)
+        self._seed = f"{seed}/{workload.uuid}"
         axes = problem.definition.resolve(workload)
         generator = torch.Generator().manual_seed(seed_number(seed, workload.uuid))
         for index, (name, source) in enumerate(zip(problem.definition.inputs, self._sources, strict=True)):
@@ -152,10 +156,12 @@ class Contents:
                 source.dtype,
                 address,
                 source.count,
-                kind=POOL,
+                kind=POOL if source.kind is None else ROW_FORMS[source.kind.form],
+                key=seed_number(self._seed, f"call {draw.number} input {index}"),
                 source=self._pools[index],
                 source_count=source.pool_rows * source.row,
                 start=start,
+                span=source.row,
                 mode=mode,
             )
         kind = source.kind

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from swarm.definition import DType
 from swarm.judge import check, elements
 from swarm.judge.cuda import contents, kernels
-from swarm.judge.cuda.contents import FORMS, PATTERN, POOL, TYPES, Mode, region, repeated
+from swarm.judge.cuda.contents import FORMS, PATTERN, POOL, ROW_FORMS, TYPES, Mode, region, repeated
 from swarm.judge.cuda.kernels import Pair, Pairs, Regions
 from swarm.judge.inputs import OUTLIER_FACTOR, OUTLIER_STRIDE
-from swarm.judge.kinds import Form
+from swarm.judge.kinds import Form, Kind, draw_rows
 from swarm.judge.slots import GUARD_BYTES, Shape
 from swarm.problem import Limits
 from tests.judge.cuda.conftest import Bench
@@ -66,6 +66,7 @@ def test_the_header_and_python_number_things_alike() -> None:
     kinds = enumerators(CONTENTS, "Kind")
     assert [kinds.index(form.name) for form in FORMS] == list(FORMS.values())
     assert (kinds.index("POOL"), kinds.index("PATTERN")) == (POOL, PATTERN)
+    assert [kinds.index(form.name) for form in ROW_FORMS] == list(ROW_FORMS.values())
     assert enumerators(CONTENTS, "Spread") == ["AS_DRAWN", "SCALED", "OUTLIERS", "STRUCTURED"]
     assert enumerators(KERNELS, "Mode") == [mode.name for mode in Mode]
     short = {"FLOAT8_E4M3FN": "E4M3", "FLOAT8_E5M2": "E5M2", "BFLOAT16": "BF16", "BOOL": "BOOL"}
@@ -223,6 +224,34 @@ def test_a_pool_is_copied_from_its_start_and_goes_round(bench: Bench, dtype: DTy
     ground.bench.write(ground.aside, bytes(pool.untyped_storage()))
     ground.filled(POOL, source=ground.aside, source_count=300, start=250)
     assert torch.equal(ground.stored(), pool[(torch.arange(1001) + 250) % 300])
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16], ids=str)
+@pytest.mark.parametrize("form", list(ROW_FORMS))
+@pytest.mark.parametrize("row", [1, 2, 9, 64])
+def test_rows_from_a_pool_keep_their_kind_and_never_come_again(
+    bench: Bench, form: Form, dtype: DType, row: int
+) -> None:
+    rows = 6
+    ground = Ground(bench, dtype, rows * row)
+    pool = draw_rows(Kind(form), 2 * rows, row, dtype, torch.Generator().manual_seed(4))
+    ground.bench.write(ground.aside, bytes(pool.untyped_storage()))
+    given = {"source": ground.aside, "source_count": 2 * rows * row, "start": 8 * row, "span": row}
+    one, other, again = (ground.filled(ROW_FORMS[form], key=k, **given).view(rows, row) for k in (5, 6, 5))
+    own = pool.float().view(2 * rows, row).roll(-8, 0)[:rows]
+    assert torch.equal(one, again)
+    slack = 2.0 ** -(8 if dtype is DType.BFLOAT16 else 11) if dtype is not DType.FLOAT32 else 1e-6
+    if row == 1:
+        assert torch.equal(one, own), "there is nothing to change in it"
+        return
+    changed = (one != other).float().mean()
+    assert changed > (0.7 if row > 2 or form is Form.SOFTMAX else 0.4)
+    if form is Form.SOFTMAX:
+        assert float(one.min()) > 0
+        assert torch.allclose(one.sum(-1), own.sum(-1), atol=slack)
+    else:
+        assert bool((one.diff() <= slack).all()), "it still falls from one element to the next"
+        assert bool((one <= own + slack).all())
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, DType.BFLOAT16], ids=str)
