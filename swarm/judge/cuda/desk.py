@@ -27,6 +27,7 @@ from swarm.judge.cuda.health import GpuClock, Health
 from swarm.judge.cuda.kernels import Kernels, Regions
 from swarm.judge.cuda.memory import DeviceArena, sized
 from swarm.judge.cuda.pair import disagreement, pair
+from swarm.judge.cuda.quiet import Quiet
 from swarm.judge.cuda.reference import CudaReferences
 from swarm.judge.cuda.runner import CudaControl, CudaRunner
 from swarm.judge.cuda.sitting import CudaSitting, private_bytes, shared_bytes
@@ -60,6 +61,7 @@ class CudaDesk:
         self.context = Context(device.uuid)
         self.kernels = Kernels(self.context, cache)
         self.health = Health(device)
+        self.quiet = Quiet(self.kernels.nothing)
         self.references = CudaReferences(device)
         self.spares = Spares(device, self.kernels.cubin)
         self._shared: DeviceArena | None = None
@@ -230,6 +232,7 @@ class CudaTable:
             timeout_s=rules.run_timeout_s if timeout_s is None else timeout_s,
             dirty=self._is_dirty,
             side=self._side(built),
+            before=self._before,
             once_closed=self._desk.health.wait_until_gone,
         )
 
@@ -244,6 +247,7 @@ class CudaTable:
             self._clocks,
             dirty=self._is_dirty,
             timeout_s=rules.rules.run_timeout_s,
+            before=self._before,
         )
         self._controls.append(control)
         return control
@@ -274,6 +278,11 @@ class CudaTable:
 
     def flops(self, workload: Workload) -> float:
         return self._reference.flops(input_specs(self._rules.problem.definition, workload))
+
+    def _before(self) -> None:
+        """Wait until nobody works on the GPU any more, if there is one whose code on the host may have."""
+        if self._controls:
+            self._desk.quiet.wait()
 
     def _disturbance(self) -> str:
         """Say what makes the times since the last call of this worthless."""

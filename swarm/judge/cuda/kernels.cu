@@ -178,6 +178,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   }
 }
 
+// Come back as soon as the GPU has a turn for us.
+extern "C" __global__ void swarm_nothing() {}
+
 constexpr int FIELDS = sizeof(Stats) / sizeof(u64);
 enum Field { BAD, WORST, MAX_ABS, MAX_REL, NAN_AT, STRANGE_AT, POISONED, POISONED_AT, INVALID_AT, ANY_BITS };
 

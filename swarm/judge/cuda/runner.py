@@ -77,6 +77,7 @@ class CudaRunner:
         timeout_s: float,
         dirty: bool = False,
         side: int | None = 0,
+        before: Callable[[], None] | None = None,
         once_closed: Callable[[int], None] | None = None,
         process: Process | None = None,
         place: int = 0,
@@ -84,9 +85,9 @@ class CudaRunner:
         """Take a spare runner for `artifact`; a mere kind is a candidate that does nothing.
 
         `memory_bytes` are what the candidate may use on the host. `side` tells apart, in `clocks`, whose
-        times are compared; None is nobody's. `once_closed` is called with the id of the process once it is
-        gone, to see that it is gone from the GPU, too. A `process` that is given is used instead of a spare
-        one, and may hold a candidate in each of several places.
+        times are compared; None is nobody's. `before` is called before each request, and `once_closed` with the
+        id of the process once it is gone, to see that it is gone from the GPU, too. A `process` that is given is
+        used instead of a spare one, and may hold a candidate in each of several places.
         """
         self._artifact = artifact
         self._kind = artifact if isinstance(artifact, Kind) else artifact.kind
@@ -114,6 +115,7 @@ class CudaRunner:
         """What the runner said of the last request."""
         self.late = 0
         """Calls so far whose span began before they were queued."""
+        self._before = before
         self._once_closed = once_closed
         self._spares = spares
         self._process = process or spares.take(self._host)
@@ -259,6 +261,8 @@ class CudaRunner:
 
     def _exchange(self, request: Request, limit_s: float, waits_s: float) -> bytes | Failure:
         data = request.pack()
+        if self._before is not None:
+            self._before()
         self._continue()
         start_ns = time.monotonic_ns()
         answer = self._process.send(data) or self._process.receive(limit_s, waits_s=waits_s)
@@ -343,7 +347,14 @@ class CudaControl:
         self._runner: CudaRunner | None = None
 
     def at(
-        self, problem: Problem, arena: DeviceArena, clocks: Clocks, *, dirty: bool, timeout_s: float
+        self,
+        problem: Problem,
+        arena: DeviceArena,
+        clocks: Clocks,
+        *,
+        dirty: bool,
+        timeout_s: float,
+        before: Callable[[], None] | None = None,
     ) -> CudaControl:
         """Get ready for slots of `problem` in `arena`, timed by the clocks of the candidate."""
         if self._process is None:
@@ -358,6 +369,7 @@ class CudaControl:
             timeout_s=timeout_s,
             dirty=dirty,
             side=None,
+            before=before,
             process=self._process,
         )
         return self

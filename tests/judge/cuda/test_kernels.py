@@ -217,6 +217,11 @@ def test_a_causal_mask_is_zero_below_and_least_above(bench: Bench) -> None:
     assert torch.equal(values.view(2, 37, 37), torch.stack((wanted, wanted)))
 
 
+def test_a_round_trip_leaves_nothing_behind(bench: Bench) -> None:
+    for _ in range(3):
+        bench.kernels.nothing()
+
+
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16, DType.INT8, DType.INT64], ids=str)
 def test_a_pool_is_copied_from_its_start_and_goes_round(bench: Bench, dtype: DType) -> None:
     ground = Ground(bench, dtype, 1001)

@@ -255,6 +255,16 @@ def test_names_of_our_own_kernels_are_refused() -> None:
     assert "swarm_close" in told.reason
 
 
+def test_what_is_to_come_before_a_request_does() -> None:
+    other = Runner(claiming(HONEST))
+    seen: list[int] = []
+    it = runner(other)
+    it._before = lambda: seen.append(len(other.requests))
+    for _ in range(3):
+        it.call(SLOTS)
+    assert seen == [0, 1, 2]
+
+
 def test_a_runner_is_told_all_that_it_needs_and_no_path() -> None:
     other = Runner(claiming(HONEST))
     runner(other, Kind.PYTHON, returns_outputs=True).call(SLOTS)
