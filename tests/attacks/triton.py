@@ -154,3 +154,26 @@ def claims(self, *given):
 session.Session._claims = claims
 """
     return kernel("honest(x, w, y)", head)
+
+
+@attack("A14", status=Status.REWARD_HACK, reason="ran outside its calls", via="comparison")
+def leaves_work_for_the_other_side() -> Files:
+    """Launches a long kernel each time the runner has answered, which slows down the champion's next request.
+
+    Seen: no public report; it is the slowed baseline of KernelGuard's rules, moved into a comparison.
+    Stopped by: CUPTI shows it at its own next request; and before each request the judge waits until nobody
+    else is at work on the GPU.
+    """
+    head = f"""
+{REACH}
+match torch.cuda:
+    case object(_sleep=sleep):
+        pass
+framing = sys.modules["swarm.judge.wire"]
+honestly = framing.send
+def send(*given):
+    honestly(*given)
+    sleep(20_000_000)
+framing.send = send
+"""
+    return kernel("honest(x, w, y)", head)

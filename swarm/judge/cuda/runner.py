@@ -85,9 +85,9 @@ class CudaRunner:
         """Take a spare runner for `artifact`; a mere kind is a candidate that does nothing.
 
         `memory_bytes` are what the candidate may use on the host. `side` tells apart, in `clocks`, whose
-        times are compared; None is nobody's. `before` is called before each request, and `once_closed` with the
-        id of the process once it is gone, to see that it is gone from the GPU, too. A `process` that is given is
-        used instead of a spare one, and may hold a candidate in each of several places.
+        times are compared; None is nobody's. `before` is called before each request, and `once_closed` with
+        the id of the process once it is gone, to see that it is gone from the GPU, too. A `process` that is
+        given is used instead of a spare one, and may hold a candidate in each of several places.
         """
         self._artifact = artifact
         self._kind = artifact if isinstance(artifact, Kind) else artifact.kind
