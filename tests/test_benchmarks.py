@@ -17,8 +17,9 @@ from tests.support import REPOSITORY
         ("benchmarks.aa --comparisons 1 --differences 1", {"a_a", "five_percent", "passed"}),
         ("benchmarks.latency --commits 1", {"overhead_s_median", "measured_s_median", "passed"}),
         ("benchmarks.planner --problems 3 --verdicts 30", {"warm_ms", "fresh_ms", "cold_ms"}),
+        ("benchmarks.sandbox --boxes 2 --verdicts 0", {"process-group", "passed"}),
     ],
-    ids=["aa", "latency", "planner"],
+    ids=["aa", "latency", "planner", "sandbox"],
 )
 def test_a_benchmark_prints_its_figures(command: str, figures: set[str], tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "SWARM_DEVICE_LOCKS": str(tmp_path)}
