@@ -10,6 +10,7 @@ from swarm.judge.cuda import driver
 from swarm.judge.cuda.activities import Activities
 from swarm.judge.cuda.driver import Dim, Event, Function, Packed
 from swarm.judge.cuda.spans import Record
+from swarm.judge.cuda.veil import Veil
 
 FLUSH_FACTOR = 2
 """Of the L2's size, written and then read, each in memory of its own."""
@@ -43,6 +44,7 @@ class Gpu:
         ]
         self._probe = (write, Packed(struct.pack("<QQ", written, min(size, CALIBRATION_BYTES))))
         self._flush_grid = (self.context.facts.num_sms * FLUSH_BLOCKS_PER_SM, 1, 1)
+        self.veil = Veil(self)
         self.activities = Activities()
         self.event_offset_ns = self._event_offset_ns()
         """What events read beyond the time of what lies between them."""

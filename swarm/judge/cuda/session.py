@@ -29,7 +29,7 @@ from swarm.judge.cuda.driver import CudaError, Event
 from swarm.judge.cuda.gpu import Gpu, is_over
 from swarm.judge.cuda.memory import MappedArena
 from swarm.judge.cuda.spans import Span, Unreadable, spans
-from swarm.judge.cuda.veil import Tensors, Veil
+from swarm.judge.cuda.veil import Tensors
 from swarm.judge.cuda.warm import import_ahead, warm_up
 from swarm.judge.cuda.wire import Claim, Layout, Request
 
@@ -156,7 +156,7 @@ class Session:
         self._flush_ns = gpu.flush_ns(dirty=self._is_dirty)
         self._is_ours = head["kind"] == "plan"
         self._events: list[tuple[Event, Event]] = []
-        self._veil = Veil(gpu)
+        self._veil = gpu.veil
         _limit_memory(head["memory_bytes"])
         self.layout: Layout = Layout.from_json(head["layout"])
         self._arena: MappedArena = MappedArena(gpu.context, fds[0], head["arena_bytes"])
@@ -203,7 +203,10 @@ class Session:
             rush_ns = 0
         changed = self._veil.changed()
         if changed is not None:
-            raise Trick(f"outputs of call {changed + 1} of {len(calls)} changed after its call was over")
+            raise Trick(
+                f"outputs of call {changed + 1} of {len(calls)} changed after its call was over: "
+                "a later call wrote there, or work that nobody waited for"
+            )
         claims = self._claims(calls, queued, is_cupti)
         if request.is_first:
             claims = [replace(claim, enqueue_ns=enqueue_ns) for claim in claims]

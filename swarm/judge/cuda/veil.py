@@ -12,11 +12,14 @@ import random
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from swarm.judge.cuda.driver import Function, Packed
-from swarm.judge.cuda.gpu import Gpu
 from swarm.judge.cuda.memory import Pinned
 from swarm.judge.cuda.wire import MAX_SLOTS
+
+if TYPE_CHECKING:
+    from swarm.judge.cuda.gpu import Gpu
 
 RANGES = 16
 """veil.h: of one launch."""
