@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from swarm.judge.runner import Slot
+from swarm.languages.protocol import Failure
+from swarm.verdict import Status
 from tests.judge.bench import COLUMNS, KERNEL, ROWS, bench, cpp, pytorch
 
 DESTINATION = "import torch\ndef run(x, scale, shift, negate, y):\n    torch.add(x * -scale, -shift, out=y)\n"
@@ -33,6 +35,16 @@ def test_pytorch_writes_into_the_outputs_it_is_given(cache: Path) -> None:
     with bench(pytorch(DESTINATION, cache), cache) as it:
         assert isinstance(it.call(), list)
         assert it.is_right
+
+
+def test_what_python_compiles_at_its_first_call_may_take_longer_than_a_call(cache: Path) -> None:
+    slow = f"import time\n{DESTINATION}    time.sleep(0.4)\n"
+    with bench(pytorch(slow, cache), cache, timeout_s=1.0) as it:
+        assert isinstance(it.call(), list)
+        assert it.is_right
+        again = it.call()
+    assert isinstance(again, Failure)
+    assert (again.status, again.reason) == (Status.TIMEOUT, "did not answer within 1 s")
 
 
 def test_a_runner_is_stopped_between_calls(cache: Path) -> None:
