@@ -35,6 +35,8 @@ class Report:
     mend: list[str] = field(default_factory=list)
     """The tolerances that would reject them."""
     remarks: list[str] = field(default_factory=list)
+    rejected: dict[str, int] = field(default_factory=dict)
+    """How many wrong answers of each kind failed, as they should."""
 
     @property
     def state(self) -> str:
@@ -107,13 +109,14 @@ def _report(root: RunRoot, name: str, protocol: Protocol, device: Device, refere
         problem = load_problem(root.problem(name))
         report.is_marked = problem.settings.weak
         _try_seeds(report, root, problem, protocol, device)
-        findings, separations = try_out(problem, protocol.tests, references)
+        tried = try_out(problem, protocol.tests, references)
     except SwarmError as error:
         report.faults.append(str(error))
         return report
-    report.faults += [str(finding) for finding in findings if finding.is_broken]
-    report.weak += [str(finding) for finding in findings if not finding.is_broken]
-    report.mend += map(str, separations)
+    report.faults += [str(finding) for finding in tried.findings if finding.is_broken]
+    report.weak += [str(finding) for finding in tried.findings if not finding.is_broken]
+    report.mend += map(str, tried.separations)
+    report.rejected = {kind.value: count for kind, count in sorted(tried.rejected.items())}
     return report
 
 
@@ -168,7 +171,8 @@ def _target(language: str, cpu: Device) -> Device:
 def _print(report: Report) -> None:
     out = stdout()
     style = "green" if report.state == "sound" else "yellow" if report.is_accepted else "red"
-    out.print(f"{report.name}: {report.state}", style=f"bold {style}")
+    rejected = f", {sum(report.rejected.values())} wrong answers rejected" if report.rejected else ""
+    out.print(f"{report.name}: [bold {style}]{report.state}[/]{rejected}")
     lines = [("✗", text) for text in (*report.faults, *report.weak)]
     lines += [("→", text) for text in report.mend] + [("·", text) for text in report.remarks]
     for sign, text in lines:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import torch
 
 from swarm.definition import DType
-from swarm.errors import Refused
+from swarm.errors import BadInput, Refused
 from swarm.judge import check, elements
 from swarm.judge.answers import COARSER, Answer, Output, Trial, Weakness, answers, coarser, mean, need
 from swarm.judge.arena import free_bytes
@@ -104,21 +105,34 @@ class Separation:
         return f"workload {self.workload}: {'; '.join(said)}"
 
 
-def lint(
-    problem: Problem, tests: Tests, references: References, seed: str = "lint"
-) -> tuple[list[Finding], list[Separation]]:
-    """Return what is weak about a problem, and what would mend it; nothing for a sound one."""
-    findings: list[Finding] = []
-    separations = []
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a problem's wrong answers."""
+
+    findings: list[Finding]
+    """Those that passed; none for a sound problem."""
+    separations: list[Separation]
+    """What would mend each workload that has findings."""
+    rejected: Counter[Weakness]
+    """How many of each kind failed."""
+
+
+def lint(problem: Problem, tests: Tests, references: References, seed: str = "lint") -> Result:
+    """Try every wrong answer to a problem; BadInput if its workloads are such that there is none."""
+    result = Result([], [], Counter())
     for workload in linted_workloads(problem):
         trying = _Trying(problem, workload, problem.limits(workload, tests), references, seed)
         found = trying.findings()
-        findings += found
+        result.findings.extend(found)
+        result.rejected.update(trying.rejected)
         if found and not any(finding.is_broken for finding in found):
-            separations.append(trying.separation(found))
+            result.separations.append(trying.separation(found))
     references.release(_key(problem, is_wider=True))
     references.release(_key(problem, is_wider=False))
-    return sorted(findings, key=lambda finding: (finding.weakness, finding.workload)), separations
+    if not result.findings and not result.rejected:
+        raise BadInput("nothing to try", where=problem.name, remedy="add a workload with outputs")
+    result.findings.sort(key=lambda finding: (finding.weakness, finding.workload))
+    return result
 
 
 def stay_on(cores: Collection[int]) -> None:
@@ -128,8 +142,14 @@ def stay_on(cores: Collection[int]) -> None:
 
 
 def linted_workloads(problem: Problem) -> tuple[Workload, ...]:
-    """Return the workloads for a CPU; without any, the smallest one, as lint works on a CPU."""
-    return problem.cpu_workloads or (min(problem.workloads, key=problem.sol_bytes),)
+    """Return the workloads for a CPU; without any, the smallest with work, as lint works on a CPU."""
+
+    def rank(workload: Workload) -> tuple[bool, float]:
+        axes = problem.definition.resolve(workload)
+        is_empty = not any(problem.definition.nbytes(name, axes) for name in problem.definition.outputs)
+        return is_empty, problem.sol_bytes(workload)
+
+    return problem.cpu_workloads or (min(problem.workloads, key=rank),)
 
 
 def _key(problem: Problem, is_wider: bool) -> str:
@@ -174,6 +194,11 @@ class _Trying:
             Finding(weakness, self._workload.uuid, about, trial.matched_ratio, trial.need)
             for (weakness, about), trial in self._passed.items()
         ]
+
+    @property
+    def rejected(self) -> Counter[Weakness]:
+        """How many answers of each kind have failed."""
+        return Counter(weakness for weakness, _ in self._failed)
 
     def separation(self, found: list[Finding]) -> Separation:
         """Say where an honest answer lies: the reference in its other precision, rounded as outputs are."""
@@ -237,6 +262,8 @@ class _Trying:
 
     def _try_inputs(self, outputs: list[Output], bench: Workbench) -> None:
         """Try the right answers to other inputs."""
+        if not any(output.right.numel() for output in outputs):
+            return
         for values, shape in zip(bench.tensors(), bench.inputs, strict=True):
             if shape.dtype in INDICES or not shape.count:
                 continue

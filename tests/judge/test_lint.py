@@ -11,11 +11,15 @@ from pathlib import Path
 import pytest
 
 from swarm.device import cpu_device
-from swarm.errors import Refused
+from swarm.errors import BadInput, Refused
+from swarm.job import Job, Purpose, Tree
+from swarm.judge.judge import Judge
 from swarm.judge.lint import Finding, Weakness, lint, linted_workloads
 from swarm.judge.reference import References
 from swarm.problem import Problem, load_problem, problem_from_files
 from swarm.protocol import Tests, load_protocol
+from swarm.sol import Peaks
+from swarm.verdict import Status
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.name for path in (ROOT / "problems").iterdir() if path.is_dir())
@@ -49,6 +53,7 @@ def made(reference: str, settings: str = STRICT, dtype: str = "float32", columns
     files = {
         "definition.json": json.dumps(definition).encode(),
         "workload.jsonl": json.dumps(workload).encode(),
+        "workload.cpu.jsonl": json.dumps(workload).encode(),
         "reference.py": reference.encode(),
         "problem.toml": settings.encode(),
     }
@@ -61,19 +66,37 @@ Trying = Callable[..., list[Finding]]
 @pytest.fixture(scope="module")
 def found(tests: Tests, references: References) -> Trying:
     """Makes a problem and returns what lint finds about it."""
-    return lambda *args, **kwargs: lint(made(*args, **kwargs), tests, references)[0]
+    return lambda *args, **kwargs: lint(made(*args, **kwargs), tests, references).findings
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_problem_that_ships_is_sound(name: str, tests: Tests, references: References) -> None:
+def test_every_problem_that_ships_rejects_every_answer_that_skips_work(
+    name: str, tests: Tests, references: References
+) -> None:
     problem = load_problem(ROOT / "problems" / name)
-    findings, _ = lint(problem, tests, references)
-    assert [str(finding) for finding in findings] == []
+    result = lint(problem, tests, references)
+    assert [str(finding) for finding in result.findings] == []
     assert not problem.settings.weak
+    everywhere = {
+        Weakness.ZEROS, Weakness.ONES, Weakness.MEAN, Weakness.MEDIAN, Weakness.HALF_WRITTEN, Weakness.COPY,
+        Weakness.STALE, Weakness.HALF_READ, Weakness.LOWER_PRECISION,
+    }  # fmt: skip
+    assert everywhere <= result.rejected.keys()
+    assert all(result.rejected[weakness] >= len(problem.cpu_workloads) for weakness in everywhere)
 
 
-def test_a_sound_problem_has_no_findings(tests: Tests, references: References) -> None:
-    assert lint(made(SCALE), tests, references) == ([], [])
+def test_a_problem_for_gpus_alone_is_tried_on_its_smallest_workload(
+    tests: Tests, references: References
+) -> None:
+    problem = replace(load_problem(ROOT / "problems" / "swiglu"), cpu_workloads=())
+    [chosen] = linted_workloads(problem)
+    assert chosen.axes == {"tokens": 1}
+    empty = chosen.model_copy(update={"uuid": "empty", "axes": {"tokens": 0}})
+    assert linted_workloads(replace(problem, workloads=(empty, *problem.workloads))) == (chosen,)
+    result = lint(problem, tests, references)
+    assert result.findings == [] and result.rejected[Weakness.HALF_READ] == 1
+    with pytest.raises(BadInput, match=r"^swiglu: nothing to try; add a workload"):
+        lint(replace(problem, workloads=(empty,)), tests, references)
 
 
 HALF = STRICT + "required_matched_ratio = 0.5\n"
@@ -115,29 +138,61 @@ def test_only_what_passes_is_found(found: Trying) -> None:
     assert all(f.matched_ratio >= 0.5 for f in half)
 
 
+SOFTMAX = "import torch\ndef run(x, weight):\n    return torch.softmax(x * weight, dim=-1)\n"
+
+
 def test_a_constant_passes_softmax_over_long_rows_and_the_tolerance_that_is_told_mends_it(
-    tests: Tests, references: References
+    tests: Tests, references: References, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reference = "import torch\ndef run(x, weight):\n    return torch.softmax(x * weight, dim=-1)\n"
-    findings, [separation] = lint(made(reference, settings="", columns=4096), tests, references)
-    assert {Weakness.MEAN, Weakness.MEDIAN, Weakness.ROW_MEAN, Weakness.STALE} <= {
-        finding.weakness for finding in findings
-    }
+    """What lint says of the constant and of the tolerance is what the judge says of real kernels."""
+    weak = made(SOFTMAX, settings="", columns=4096)
+    result = lint(weak, tests, references)
+    kinds = {finding.weakness for finding in result.findings}
+    assert {Weakness.MEAN, Weakness.MEDIAN, Weakness.ROW_MEAN, Weakness.STALE} <= kinds
+    [separation] = result.separations
     assert separation.scale is not None and separation.honest < separation.scale < separation.wrong
     told = re.search(r"max_atol = (\S+) and max_rtol = (\S+) would separate", str(separation))
     assert told is not None
-    mended = f'reference_precision = "higher"\n[tolerance]\nmax_atol = {told[1]}\nmax_rtol = {told[2]}\n'
-    left, _ = lint(made(reference, mended, columns=4096), tests, references)
-    assert [str(finding) for finding in left] == []
+    mended = made(SOFTMAX, f"[tolerance]\nmax_atol = {told[1]}\nmax_rtol = {told[2]}\n", columns=4096)
+    assert lint(mended, tests, references).findings == []
+    monkeypatch.setenv("SWARM_DEVICE_LOCKS", str(tmp_path))
+    peaks = Peaks(cpu_device().model, 1e3, {"float32": 1e6}, "generous, for tests")
+    with Judge(cpu_device(), tmp_path, peaks) as judge:
+        assert judged(judge, weak, CONSTANT) is Status.PASSED
+        assert judged(judge, mended, CONSTANT) is Status.INCORRECT_NUMERICAL
+        assert judged(judge, mended, HONEST) is Status.PASSED
+
+
+HEAD = """#include "problem.h"
+#include <cmath>
+extern "C" void run(const float* x, const float* weight, float* y, int64_t rows) {
+"""
+CONSTANT = "for (int64_t i = 0; i < rows * columns; ++i) y[i] = 1.0f / columns; }"
+HONEST = """
+  for (int64_t r = 0; r < rows; ++r, x += columns, y += columns) {
+    float most = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < columns; ++i) most = std::fmax(most, x[i] * weight[i]);
+    for (int64_t i = 0; i < columns; ++i) sum += y[i] = std::exp(x[i] * weight[i] - most);
+    for (int64_t i = 0; i < columns; ++i) y[i] /= sum;
+  }
+}"""
+
+
+def judged(judge: Judge, problem: Problem, body: str) -> Status:
+    manifest = b'language = "cpp"\nsources = ["kernel.cpp"]\n'
+    tree = Tree("a" * 40, "b" * 40, {"solution.toml": manifest, "kernel.cpp": (HEAD + body).encode()})
+    files = {**problem.files, "COORDINATION.md": (ROOT / "COORDINATION.md").read_bytes()}
+    epoch = problem.settings.model_dump_json()
+    return judge.verdict(Job("k", Purpose.VERDICT, "made", epoch, files, tree)).status
 
 
 def test_what_no_tolerance_rejects_is_told_apart(tests: Tests, references: References) -> None:
     reference = "def run(x, weight):\n    return x.square() + 0 * weight\n"
-    _, [separation] = lint(made(reference, LOOSE), tests, references)
+    [separation] = lint(made(reference, LOOSE), tests, references).separations
     assert separation.hopeless == ("half read (weight)", "unread (weight)")
     assert separation.scale is not None
     assert re.search(r"would separate; no tolerance rejects half read \(weight\), ", str(separation))
-    _, [separation] = lint(made(reference), tests, references)
+    [separation] = lint(made(reference), tests, references).separations
     assert separation.scale is None
     assert "separate" not in str(separation)
 
@@ -146,8 +201,9 @@ def test_a_reference_that_runs_in_one_precision_only_leaves_a_doubt_about_the_to
     tests: Tests, references: References
 ) -> None:
     reference = "def run(x, weight):\n    assert x.itemsize == 4\n    return x * weight\n"
-    findings, [separation] = lint(made(reference, LOOSE), tests, references)
-    assert {finding.weakness for finding in findings} == {Weakness.LOWER_PRECISION}
+    result = lint(made(reference, LOOSE), tests, references)
+    assert {finding.weakness for finding in result.findings} == {Weakness.LOWER_PRECISION}
+    [separation] = result.separations
     assert "would separate; what an honest answer is off by is not known: AssertionError" in str(separation)
 
 
@@ -164,10 +220,11 @@ def test_a_reference_that_runs_in_one_precision_only_leaves_a_doubt_about_the_to
 def test_a_bad_reference_is_a_finding(
     reference: str, said: str, tests: Tests, references: References
 ) -> None:
-    ([finding], separations) = lint(made(reference), tests, references)
+    result = lint(made(reference), tests, references)
+    [finding] = result.findings
     assert finding.is_broken
     assert said in str(finding)
-    assert separations == []
+    assert result.separations == []
 
 
 def test_a_reference_that_died_takes_no_other_workload_with_it(tests: Tests, references: References) -> None:
@@ -177,8 +234,9 @@ def test_a_reference_that_died_takes_no_other_workload_with_it(tests: Tests, ref
     problem = made(reference)
     good = problem.workloads[0]
     bad = good.model_copy(update={"uuid": "bad", "axes": {"rows": 31}})
-    findings, _ = lint(replace(problem, cpu_workloads=(bad, good)), tests, references)
-    assert [(finding.workload, finding.is_broken) for finding in findings] == [("bad", True)]
+    result = lint(replace(problem, cpu_workloads=(bad, good)), tests, references)
+    assert [(finding.workload, finding.is_broken) for finding in result.findings] == [("bad", True)]
+    assert result.rejected[Weakness.ZEROS] == 1
 
 
 def test_a_workload_that_does_not_fit_in_memory_is_refused_with_the_numbers(
@@ -187,10 +245,4 @@ def test_a_workload_that_does_not_fit_in_memory_is_refused_with_the_numbers(
     problem = made(SCALE)
     huge = problem.workloads[0].model_copy(update={"axes": {"rows": 10**10}})
     with pytest.raises(Refused, match=r"workload w: not tried: that may take \d{6,} MiB, and \d+ MiB of"):
-        lint(replace(problem, workloads=(huge,)), tests, references)
-
-
-def test_without_cpu_workloads_the_smallest_one_is_linted() -> None:
-    problem = load_problem(ROOT / "problems" / "swiglu")
-    (chosen,) = linted_workloads(replace(problem, cpu_workloads=()))
-    assert chosen.axes == {"tokens": 1}
+        lint(replace(problem, cpu_workloads=(huge,)), tests, references)
