@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import time
 from collections.abc import Iterator
@@ -235,20 +236,23 @@ def test_what_python_raises_is_told_with_cuda_s_name(bench: GpuBench) -> None:
 SIDE = "static cudaStream_t side; if (!side) cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking);\n"
 
 
-def test_cupti_sees_short_work_on_all_streams(bench: GpuBench) -> None:
-    with bench.runner(native(SIDE + CALL.format(", 0, side"))) as runner:
-        bench.called(runner, 15_000)
-        assert min(bench.called(runner, 15_000)) > 15_000
-        assert runner.clock == "CUPTI"
-
-
-def test_long_work_that_nobody_waits_for_is_seen_beside_what_is_claimed(bench: GpuBench) -> None:
-    more = "scaled<<<1, 32, 0, side>>>(x, y, float(scale), 32, 20 * wait);"
-    with bench.runner(native(SIDE + CALL.format(", 0, stream") + more)) as runner:
-        failure = runner.call(bench.fill(30_000))
+@pytest.mark.parametrize(
+    ("body", "wait_ns"),
+    [
+        pytest.param(CALL.format(", 0, side"), 15_000, id="all of it"),
+        pytest.param(
+            CALL.format(", 0, stream") + "scaled<<<1, 32, 0, side>>>(x, y, float(scale), 32, 20 * wait);",
+            30_000,
+            id="more of it",
+        ),
+    ],
+)
+def test_work_that_nobody_waits_for_is_a_hack(bench: GpuBench, body: str, wait_ns: int) -> None:
+    with bench.runner(native(SIDE + body)) as runner:
+        failure = runner.call(bench.fill(wait_ns))
         assert isinstance(failure, Failure), failure
         assert failure.status is Status.REWARD_HACK
-        assert "nobody waits for the rest" in failure.reason
+        assert re.search("was at work|changed after its call was over", failure.reason)
 
 
 @pytest.mark.parametrize(
