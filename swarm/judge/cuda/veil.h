@@ -16,7 +16,7 @@ RULE uint4 pad_of(u32 range, u64 vector, u64 key) { return philox(vector | (u64)
 
 // Let a line of the L2 that somebody asked to keep be one like others, so that a flush evicts it.
 RULE void demote(u64 address) {
-#if defined(__CUDA_ARCH__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("applypriority.global.L2::evict_normal [%0], 128;" ::"l"(address) : "memory");
 #endif
 }
