@@ -28,7 +28,7 @@ from swarm.device import Device, cpu_device
 from swarm.errors import Refused
 from swarm.judge.cuda import driver, nodes
 from swarm.judge.cuda.artifacts import content, layout_of
-from swarm.judge.cuda.replay_main import CONTENT, LOAD, SPEC
+from swarm.judge.cuda.profile_main import CONTENT, LOAD, SPEC
 from swarm.judge.cuda.spares import LIMITS, Host
 from swarm.judge.cuda.wire import Layout, pack_load
 from swarm.judge.reference import References
@@ -39,7 +39,7 @@ from swarm.locks import device_lock_path, held
 from swarm.problem import Problem
 from swarm.workload import Workload
 
-MAIN = Path(__file__).with_name("replay_main.py")
+MAIN = Path(__file__).with_name("profile_main.py")
 PACKAGE = Path(__file__).resolve().parents[2]
 SECTIONS = (
     "SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "SchedulerStats", "WarpStateStats",

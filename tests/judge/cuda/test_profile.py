@@ -9,7 +9,7 @@ import pytest
 
 from swarm.device import Device
 from swarm.judge.build import Built, Frozen, build
-from swarm.judge.cuda import candidates, profile, replay_main, wire
+from swarm.judge.cuda import candidates, profile, profile_main, wire
 from swarm.problem import load_problem
 from swarm.protocol import read_protocol
 from tests.problem_files import write_double
@@ -86,13 +86,13 @@ def test_a_call_is_laid_out_as_a_candidate_takes_it(tmp_path: Path, monkeypatch:
     assert isinstance(built, Built)
     [workload] = problem.workloads_on(GPU)
     profile._lay_out(tmp_path, built.artifact, problem, workload)
-    spec = json.loads((tmp_path / replay_main.SPEC).read_text())
+    spec = json.loads((tmp_path / profile_main.SPEC).read_text())
     assert spec["needs_torch"] and spec["axes"] == {"n": 100_000}
     x, y = spec["arguments"]
-    content = (tmp_path / replay_main.CONTENT).read_bytes()
+    content = (tmp_path / profile_main.CONTENT).read_bytes()
     assert len(content) == spec["arena_bytes"] and x != y
     assert any(content[x : x + 400_000])
-    head, files = wire.unpack_load((tmp_path / replay_main.LOAD).read_bytes())
+    head, files = wire.unpack_load((tmp_path / profile_main.LOAD).read_bytes())
     monkeypatch.setenv("HOME", str(tmp_path))
     layout = wire.Layout.from_json(head["layout"])
     candidate = candidates.load(None, layout, 0, head, files)

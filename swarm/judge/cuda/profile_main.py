@@ -1,6 +1,6 @@
-"""Calls one candidate once on the GPU, for a profiler that looks at this process: `replay_main.py FOLDER`.
+"""Calls one candidate once on the GPU, for a profiler that looks at this process: `profile_main.py FOLDER`.
 
-FOLDER holds `replay.json`, the candidate's files and the content of its arguments; `cuProfilerStart` and
+FOLDER holds `profile.json`, the candidate's files and the content of its arguments; `cuProfilerStart` and
 `Stop` enclose the call, which comes after one that is only there to load and compile. Runs in a sandbox, as
 the candidate may have code on the host.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-SPEC, LOAD, CONTENT = "replay.json", "load", "content"
+SPEC, LOAD, CONTENT = "profile.json", "load", "content"
 PIECE = 64 << 20
 
 
@@ -23,10 +23,10 @@ def main() -> None:
     folder = Path(sys.argv[1])
     spec = json.loads((folder / SPEC).read_text())
     sys.path.extend(spec["site"])
-    replay(folder, spec)
+    call_twice(folder, spec)
 
 
-def replay(folder: Path, spec: dict[str, Any]) -> None:
+def call_twice(folder: Path, spec: dict[str, Any]) -> None:
     """Load the candidate and call it twice, the second time in the profiler's sight."""
     from swarm.judge.cuda import candidates, driver, wire
     from swarm.judge.cuda.gpu import LegacyStream
