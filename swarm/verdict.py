@@ -68,6 +68,8 @@ class Environment:
     versions: dict[str, str]
     facts: dict[str, str | float | int] = field(default_factory=dict)
     """Clocks, power, temperature, throttle reasons, load: whatever the device tells."""
+    trust_reason: str = ""
+    """Why code on the host had to be believed, where that is all that the trust is."""
 
 
 @dataclass(frozen=True, slots=True)

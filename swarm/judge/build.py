@@ -41,6 +41,8 @@ class Frozen:
 class Built:
     manifest: Manifest
     artifact: Artifact
+    replay_of: Built | None = None
+    """The tree whose calls were recorded, for what our own code launches in its place."""
 
 
 def frozen(job: Job) -> Frozen:

@@ -26,6 +26,8 @@ RESAMPLES = 2000
 MAX_DROPPED = 1.0
 """Quads that a throttled device spoiled are made again, up to this share of all."""
 CHAMPION, CANDIDATE = 0, 1
+HOST_BELIEVED_US = 10.0
+"""On a GPU the judge's clock sees lies of 2 us and more: too much of a shorter time to believe host code."""
 CERTAIN = 0.2
 """No more quads are made once half the ratio's interval is this part of the least effect that counts."""
 
@@ -89,8 +91,18 @@ def sit(
     return quads
 
 
-def decide(found: Mapping[str, Quads], tests: Tests, seed: int, trust: Trust = Trust.HOST) -> Decision:
-    """Turn quads by workload into an outcome: bootstrap of the geometric mean of the trimmed ratios."""
+def decide(
+    found: Mapping[str, Quads],
+    tests: Tests,
+    seed: int,
+    trust: Trust = Trust.HOST,
+    *,
+    believed_us: float = 0.0,
+) -> Decision:
+    """Turn quads by workload into an outcome: bootstrap of the geometric mean of the trimmed ratios.
+
+    `trust` is the candidate's; at HOST none of its workloads may take less than `believed_us`.
+    """
     generator = torch.Generator().manual_seed(seed)
     resampled = {uuid: _resample(quads.log_ratios, generator) for uuid, quads in found.items()}
     workloads = tuple(
@@ -109,6 +121,12 @@ def decide(found: Mapping[str, Quads], tests: Tests, seed: int, trust: Trust = T
     outcome, reason = _outcome(ratio, low, high, workloads, tests.effect_at(champion_us), tests)
     if outcome is Outcome.FASTER and not tests.trusts(trust):
         outcome, reason = Outcome.UNDECIDED, f"faster, but [tests] wants more trust than {trust}: {reason}"
+    shortest_us = min(trimmed(quads.sides[CANDIDATE].claimed_us)[0] for quads in found.values())
+    if outcome is Outcome.FASTER and trust is Trust.HOST and shortest_us < believed_us:
+        outcome, reason = (
+            Outcome.UNDECIDED,
+            f"faster, but {shortest_us:.2f} us is too short to believe the candidate's own code: {reason}",
+        )
     doubts = [f"workload {uuid}: {quads.doubt}" for uuid, quads in found.items() if quads.doubt]
     if doubts and outcome is not Outcome.UNDECIDED:
         outcome, reason = Outcome.UNDECIDED, f"the clocks disagree, {doubts[0]}: {reason}"

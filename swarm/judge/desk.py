@@ -192,6 +192,10 @@ class CpuTable:
             timeout_s=rules.run_timeout_s,
         )
 
+    def replay(self, built: Built, workloads: Sequence[Workload]) -> str:
+        """Return no reason: on a CPU all of a kernel is code on the host."""
+        return ""
+
     def control(self, built: Built) -> EmptyCandidate:
         return self._desk.control(built.artifact.kind)
 

@@ -48,7 +48,9 @@ LOCK_S = 600.0
 """How long to wait for another run on this host."""
 KEPT_EPOCHS = 64
 LOG_CHARS = 2000
+REASON_CHARS = 400
 WEAKEST_FIRST = tuple(Trust)
+SIDES = ("champion", "candidate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +101,16 @@ class Judge:
         if isinstance(built, Failure):
             return self._record(job, None, built, (), seed, begun)
         found: tuple[WorkloadResult, ...] = ()
+        doubt = ""
         try:
-            with self._place(job, rules, seed, begun) as place, ExitStack() as stack:
-                place.table.prepare([built])
-                runner = stack.enter_context(place.table.runner(built))
-                control = place.table.control(built)
-                found = tuple(self._workloads(place, runner, control, job.epoch, begun))
-                failure = _first_failure(found, runner)
+            with self._place(job, rules, seed, begun) as place:
+                found, failure = self._measured(place, built, job.epoch, begun)
+                if failure is None:
+                    built, found, failure, doubt = self._replayed(place, built, found, job.epoch, begun)
         except InvalidReference as error:
             self._desk.drop(job.epoch, error)
             failure = Failure(Status.INVALID_REFERENCE, str(error))
-        return self._record(job, built, failure, found, seed, begun)
+        return self._record(job, built, failure, found, seed, begun, doubt)
 
     def compare(self, job: Job) -> Comparison:
         """Build two trees and run them beside each other."""
@@ -118,6 +119,7 @@ class Judge:
         rules = self._frozen(job)
         seed = secrets.token_hex(16)
         built: list[Built] = []
+        doubt = ""
         for tree in (job.champion, job.candidate):
             made = build(tree.files, rules, self._device, self._cache)
             if isinstance(made, Failure):
@@ -125,20 +127,37 @@ class Judge:
                 return self._comparison(job, failed, built, seed, begun)
             built.append(made)
         try:
-            with self._place(job, rules, seed, begun) as place, ExitStack() as stack:
-                processes = range(rules.protocol.tests.processes_per_tree)
-                place.table.prepare([side for side in built for _ in processes])
-                callers = [
-                    [stack.enter_context(place.table.runner(side)) for _ in processes] for side in built
-                ]
-                controls = [place.table.control(side) for side in built]
-                found = self._quads(place, built, (callers[0], callers[1]), (controls[0], controls[1]))
+            with self._place(job, rules, seed, begun) as place:
+                found, built, doubt = self._sides(place, built)
                 if isinstance(found, SideFailure):
                     begun.check_alone(found.failure)
         except InvalidReference as error:
             self._desk.drop(job.epoch, error)
             found = SideFailure(compare.CANDIDATE, Failure(Status.INVALID_REFERENCE, str(error)))
-        return self._comparison(job, found, built, seed, begun)
+        return self._comparison(job, found, built, seed, begun, doubt)
+
+    def _measured(
+        self, place: _Place, built: Built, epoch: str, begun: Clock
+    ) -> tuple[tuple[WorkloadResult, ...], Failure | None]:
+        place.table.prepare([built])
+        with place.table.runner(built) as runner:
+            found = tuple(self._workloads(place, runner, place.table.control(built), epoch, begun))
+            return found, _first_failure(found, runner)
+
+    def _replayed(
+        self, place: _Place, built: Built, found: tuple[WorkloadResult, ...], epoch: str, begun: Clock
+    ) -> tuple[Built, tuple[WorkloadResult, ...], Failure | None, str]:
+        """Measure what passed once more without its code on the host: that is the result, not what it claims.
+
+        The last value says why not, if that is impossible: what it claims stands then, and so does the doubt.
+        """
+        replay = place.table.replay(built, place.workloads)
+        if isinstance(replay, str):
+            return built, found, None, replay
+        again, failure = self._measured(place, replay, epoch, begun)
+        if failure is not None and failure.status is not Status.BELOW_SOL:
+            return built, found, None, _replay_failed(failure)
+        return replay, again, failure, ""
 
     def _workloads(
         self, place: _Place, runner: Candidate, control: Control | None, epoch: str, begun: Clock
@@ -176,23 +195,41 @@ class Judge:
             if isinstance(timed, Failure):
                 return
 
-    def _quads(
-        self,
-        place: _Place,
-        built: Sequence[Built],
-        callers: tuple[Sequence[Candidate], Sequence[Candidate]],
-        controls: tuple[Control | None, Control | None],
-    ) -> dict[str, Quads] | SideFailure:
+    def _sides(
+        self, place: _Place, built: Sequence[Built]
+    ) -> tuple[dict[str, Quads] | SideFailure, list[Built], str]:
+        """Run both trees, by their replays where those hold; return what was run, and why not all were."""
+        sides, doubts = list(built), {}
+        for at, name in enumerate(SIDES):
+            replay = place.table.replay(built[at], place.workloads)
+            if isinstance(replay, Built):
+                sides[at] = replay
+            elif replay:
+                doubts[name] = replay
+        while True:
+            found = self._quads(place, sides)
+            if not isinstance(found, SideFailure) or sides[found.side].replay_of is None:
+                return found, sides, "; ".join(f"{name}: {doubt}" for name, doubt in doubts.items())
+            doubts[SIDES[found.side]] = _replay_failed(found.failure)
+            sides[found.side] = built[found.side]
+
+    def _quads(self, place: _Place, built: Sequence[Built]) -> dict[str, Quads] | SideFailure:
+        processes = range(place.rules.protocol.tests.processes_per_tree)
+        place.table.prepare([side for side in built for _ in processes])
         found: dict[str, Quads] = {}
-        for workload in place.workloads:
-            quads = compare.sit(place.table.sitting(workload), callers, controls, place.rng)
-            if isinstance(quads, SideFailure):
-                return quads
-            told = place.table.doubt(built, workload, quads, place.rng)
-            if isinstance(told, SideFailure):
-                return told
-            quads.doubt = told
-            found[workload.uuid] = quads
+        with ExitStack() as stack:
+            callers = [[stack.enter_context(place.table.runner(side)) for _ in processes] for side in built]
+            controls = [place.table.control(side) for side in built]
+            for workload in place.workloads:
+                sitting = place.table.sitting(workload)
+                quads = compare.sit(sitting, (callers[0], callers[1]), (controls[0], controls[1]), place.rng)
+                if isinstance(quads, SideFailure):
+                    return quads
+                told = place.table.doubt(built, workload, quads, place.rng)
+                if isinstance(told, SideFailure):
+                    return told
+                quads.doubt = told
+                found[workload.uuid] = quads
         return found
 
     def _limit(self, place: _Place, workload: Workload, epoch: str) -> Limit:
@@ -237,6 +274,7 @@ class Judge:
         found: Sequence[WorkloadResult],
         seed: str,
         begun: Clock,
+        doubt: str = "",
     ) -> Verdict:
         status, reason, log = Status.PASSED, "", ""
         if failure is not None:
@@ -252,7 +290,7 @@ class Judge:
             status=status,
             reason=reason or f"all {len(found)} workloads passed",
             workloads=tuple(found),
-            environment=self._environment(begun, [] if built is None else [built]),
+            environment=self._environment(begun, [] if built is None else [built], doubt),
             seed=seed,
             created_s=time.time(),
             measured_s=begun.measured_s,
@@ -267,18 +305,24 @@ class Judge:
         built: Sequence[Built],
         seed: str,
         begun: Clock,
+        doubt: str = "",
     ) -> Comparison:
         assert job.champion is not None, "a comparison has a champion"
         tests = self._frozen(job).protocol.tests
         decision = (
             None
             if isinstance(found, SideFailure)
-            else compare.decide(found, tests, seed_number(seed, "bootstrap"), self._trust(built))
+            else compare.decide(
+                found,
+                tests,
+                seed_number(seed, "bootstrap"),
+                self._trust(built[compare.CANDIDATE :]),
+                believed_us=compare.HOST_BELIEVED_US if self._device.kind == "cuda" else 0.0,
+            )
         )
         failure, reason = None, "" if decision is None else decision.reason
         if isinstance(found, SideFailure):
-            side = ("champion", "candidate")[found.side]
-            reason = f"the {side} failed: {found.failure.status}: {found.failure.reason}"
+            reason = f"the {SIDES[found.side]} failed: {found.failure.status}: {found.failure.reason}"
             failure = found.failure.status if found.side == compare.CANDIDATE else None
         return Comparison(
             id=job.id,
@@ -290,7 +334,7 @@ class Judge:
             outcome=Outcome.UNDECIDED if decision is None else decision.outcome,
             reason=reason,
             workloads=() if decision is None else decision.workloads,
-            environment=self._environment(begun, built),
+            environment=self._environment(begun, built, doubt),
             seed=seed,
             created_s=time.time(),
             measured_s=begun.measured_s,
@@ -300,20 +344,23 @@ class Judge:
             failure=failure,
         )
 
-    def _environment(self, begun: Clock, built: Sequence[Built]) -> Environment:
+    def _environment(self, begun: Clock, built: Sequence[Built], doubt: str) -> Environment:
         return Environment(
             device_model=self._device.model,
             device_uuid=self._device.uuid,
             timer=self._desk.timer,
             sandbox=sandbox.standing(),
             trust=self._trust(built),
+            trust_reason=doubt[:REASON_CHARS],
             versions=self._desk.versions(),
             facts=begun.facts,
         )
 
     def _trust(self, built: Sequence[Built]) -> Trust:
         """Return the weakest trust among what was run."""
-        given = [self._desk.trust(one.artifact.kind) for one in built]
+        given = [
+            self._desk.trust(one.artifact.kind) if one.replay_of is None else Trust.REPLAYED for one in built
+        ]
         return min(given, key=WEAKEST_FIRST.index, default=Trust.HOST)
 
 
@@ -333,6 +380,10 @@ def _first_failure(found: Sequence[WorkloadResult], runner: Candidate) -> Failur
         if item.status is not Status.PASSED:
             return Failure(item.status, item.reason, runner.log)
     return None
+
+
+def _replay_failed(failure: Failure) -> str:
+    return f"its replay failed: {failure.status}: {failure.reason}"
 
 
 def _finite(value: float) -> float | None:

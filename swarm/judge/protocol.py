@@ -123,6 +123,12 @@ class Table(Protocol):
 
     def runner(self, built: Built) -> Candidate: ...
 
+    def replay(self, built: Built, workloads: Sequence[Workload]) -> Built | str:
+        """Return what our own code runs in place of a tree's, or why there is no such thing.
+
+        The reason is empty where nothing is to be replayed: none of the tree runs on the host, or all of it.
+        """
+
     def control(self, built: Built) -> Control | None:
         """Return what bounds the claims of such a runner; None where no candidate's code could lie."""
 

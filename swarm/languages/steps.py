@@ -36,7 +36,17 @@ class Map:
     name: str
 
 
-Arg = Pointer | Value | Map
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An argument as it was recorded, but for the addresses in it: each is (byte, buffer, offset)."""
+
+    data: bytes
+    words: tuple[tuple[int, str, int], ...] = ()
+    maps: tuple[tuple[int, str, int], ...] = ()
+    """Those of tensor maps."""
+
+
+Arg = Pointer | Value | Map | Recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,18 @@ class MemsetStep:
     width: int = 1
 
 
-Step = KernelStep | MemsetStep
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    """Bytes copied within the device; only recordings have them."""
+
+    to: str
+    to_offset: int
+    source: str
+    source_offset: int
+    nbytes: int
+
+
+Step = KernelStep | MemsetStep | CopyStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from swarm.judge.compare import Decision, Quads, decide, is_certain
 from swarm.judge.timing import Samples
 from swarm.protocol import Tests, load_protocol
-from swarm.verdict import Outcome
+from swarm.verdict import Outcome, Trust
 
 COORDINATION = Path(__file__).resolve().parents[2] / "COORDINATION.md"
 TESTS: Tests = load_protocol(COORDINATION.read_text()).tests
@@ -105,3 +105,23 @@ def test_swapping_the_two_trees_swaps_the_outcome(ratios: list[float], seed: int
     assert one.ratio == pytest.approx(1 / other.ratio)
     if one.outcome is Outcome.FASTER:
         assert other.outcome is Outcome.SLOWER
+
+
+@pytest.mark.parametrize(
+    ("trust", "time_us", "believed_us", "outcome"),
+    [
+        (Trust.HOST, 9.0, 10.0, Outcome.UNDECIDED),
+        (Trust.HOST, 9.0, 0.0, Outcome.FASTER),
+        (Trust.HOST, 12.0, 10.0, Outcome.FASTER),
+        (Trust.REPLAYED, 9.0, 10.0, Outcome.FASTER),
+        (Trust.DEVICE_ONLY, 9.0, 10.0, Outcome.FASTER),
+    ],
+)
+def test_host_code_is_not_believed_on_times_that_the_judges_clock_cannot_bound(
+    trust: Trust, time_us: float, believed_us: float, outcome: Outcome
+) -> None:
+    """One workload that is too short is enough."""
+    found = {"short": quads(1.05, time_us=time_us), "long": quads(1.05, time_us=500.0, seed=2)}
+    decision = decide(found, TESTS, seed=7, trust=trust, believed_us=believed_us)
+    assert decision.outcome is outcome
+    assert ("too short to believe" in decision.reason) is (outcome is Outcome.UNDECIDED)

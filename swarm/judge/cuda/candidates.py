@@ -63,10 +63,11 @@ def load(
 
 
 class PlanCandidate:
-    """Cubins and the plan of their launches."""
+    """Cubins and the plan of their launches, or the tape of those that were recorded."""
 
     def __init__(self, gpu: Any, layout: Layout, arena: int, files: Mapping[str, bytes]) -> None:
         from swarm.judge.cuda.launcher import Launcher
+        from swarm.judge.cuda.replay_tape import TAPE, Tape
         from swarm.languages.plan import Plan
 
         self._gpu = gpu
@@ -75,7 +76,9 @@ class PlanCandidate:
         cubins = {
             int(name.removesuffix(".cubin")): data for name, data in files.items() if name.endswith(".cubin")
         }
-        plan = Plan.from_json(json.loads(files["plan.json"]))
+        plan: Plan | Tape = (
+            Tape.from_json(files[TAPE]) if TAPE in files else Plan.from_json(json.loads(files["plan.json"]))
+        )
         self._launcher = Launcher(gpu.context, gpu.stream, plan, cubins, json.loads(files["kernels.json"]))
         self._scratch: dict[str, tuple[int, int]] = {}
         """(address, bytes) by buffer; arrays of tensor maps have one for each slot of a request."""

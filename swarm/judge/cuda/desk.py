@@ -18,8 +18,10 @@ import torch
 from swarm import sandbox
 from swarm.definition import DType
 from swarm.device import Device
+from swarm.errors import Refused
 from swarm.judge.build import Built, Frozen
 from swarm.judge.compare import Quads, SideFailure
+from swarm.judge.cuda import replay
 from swarm.judge.cuda.clocks import Clocks
 from swarm.judge.cuda.contents import PATTERN, region
 from swarm.judge.cuda.driver import Context, call
@@ -29,6 +31,7 @@ from swarm.judge.cuda.memory import DeviceArena, sized
 from swarm.judge.cuda.pair import disagreement, pair
 from swarm.judge.cuda.quiet import Quiet
 from swarm.judge.cuda.reference import CudaReferences
+from swarm.judge.cuda.replay_tape import Unreplayable
 from swarm.judge.cuda.runner import CudaControl, CudaRunner
 from swarm.judge.cuda.sitting import CudaSitting, private_bytes, shared_bytes
 from swarm.judge.cuda.spares import Host, Spares
@@ -236,6 +239,32 @@ class CudaTable:
             once_closed=self._desk.health.wait_until_gone,
         )
 
+    def replay(self, built: Built, workloads: Sequence[Workload]) -> Built | str:
+        """Have a tree with code on the host recorded, in a process that nothing is timed in."""
+        if built.artifact.kind is Kind.PLAN:
+            return ""
+        if built.artifact.returns_outputs:
+            return "it returns its outputs, and they are copied outside of its time"
+        desk, host = self._desk, Host.of(built.artifact.kind)
+        rules = self._rules.protocol.rules
+        try:
+            with replay.RecordingRunner(
+                built.artifact,
+                self._rules.problem,
+                self._shared,
+                desk.spares,
+                Clocks(),
+                memory_bytes=int(rules.memory_gib * sandbox.GIB),
+                timeout_s=rules.run_timeout_s,
+                side=None,
+                once_closed=desk.health.wait_until_gone,
+                process=desk.spares.recorder(host, replay.shim(desk.cache)),
+            ) as runner:
+                tape = replay.record(runner, self._rules.problem, [self.sitting(w) for w in workloads])
+        except (Unreplayable, Refused) as error:
+            return str(error)
+        return Built(built.manifest, replay.artifact_of(tape, desk.cache), replay_of=built)
+
     def control(self, built: Built) -> CudaControl | None:
         """Return None for a plan: its runner holds no code of the candidate's."""
         if built.artifact.kind is Kind.PLAN:
@@ -289,7 +318,8 @@ class CudaTable:
         return self._clocks.spoiled() or self._desk.health.throttled()
 
     def _side(self, built: Built) -> int:
-        """Return 0 for the first tree that was run here, 1 for the other one."""
-        if not any(built is one for one in self._sides):
-            self._sides.append(built)
-        return next(index for index, one in enumerate(self._sides) if one is built)
+        """Return 0 for the first tree that was run here, itself or its replay, 1 for the other one."""
+        tree = built.replay_of or built
+        if not any(tree is one for one in self._sides):
+            self._sides.append(tree)
+        return next(index for index, one in enumerate(self._sides) if one is tree)

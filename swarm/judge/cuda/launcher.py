@@ -15,9 +15,22 @@ from typing import Any
 from swarm.errors import BadInput
 from swarm.judge.cuda import driver
 from swarm.judge.cuda.driver import Context, CudaError, Function, Packed, Stream
+from swarm.judge.cuda.replay_tape import Tape
 from swarm.languages.plan import Plan, Scalar
 from swarm.languages.resolve import resolve
-from swarm.languages.steps import MAP_BYTES, Calls, Dim, KernelStep, Map, MapSpec, MemsetStep, Pointer
+from swarm.languages.steps import (
+    MAP_BYTES,
+    Calls,
+    CopyStep,
+    Dim,
+    KernelStep,
+    Map,
+    MapSpec,
+    MemsetStep,
+    Pointer,
+    Recorded,
+    Step,
+)
 
 PORTABLE_CLUSTER = 8
 KEPT_CALLS = 256
@@ -53,7 +66,7 @@ class Launcher:
         self,
         context: Context,
         stream: Stream,
-        plan: Plan,
+        plan: Plan | Tape,
         cubins: Mapping[int, bytes] | Sequence[bytes],
         kernels: Sequence[Mapping[str, Any]],
     ) -> None:
@@ -66,14 +79,13 @@ class Launcher:
         self._plan = plan
         self._known: dict[object, Calls] = {}
         self._occupancies: dict[object, int] = {}
-        modules = {n: context.load(cubins[n]) for n in range(len(plan.variants)) if plan.kernels(n)}
+        modules = {n: context.load(cubins[n]) for n in sorted({info["variant"] for info in kernels})}
         self._kernels = {
             (info["variant"], info["name"]): _Kernel(
                 modules[info["variant"]].function(info["symbol"]),
                 tuple((offset, size) for offset, size in info["parameters"]),
             )
             for info in kernels
-            if info["variant"] in modules
         }
         for kernel in self._kernels.values():
             driver.call("cuFuncLoad", kernel.function.handle)  # else the first launch would
@@ -84,7 +96,11 @@ class Launcher:
         if key not in self._known:
             if len(self._known) >= KEPT_CALLS:
                 self._known.clear()
-            self._known[key] = resolve(self._plan, axes, scalars, self)
+            self._known[key] = (
+                self._plan.resolve(axes, scalars)
+                if isinstance(self._plan, Tape)
+                else resolve(self._plan, axes, scalars, self)
+            )
         return self._known[key]
 
     def prepare(self, calls: Calls, addresses: Mapping[str, int]) -> Prepared:
@@ -98,6 +114,12 @@ class Launcher:
         for step in calls.steps:
             if isinstance(step, MemsetStep):
                 queue.append(self._memset(step, addresses))
+                continue
+            if isinstance(step, CopyStep):
+                to = addresses[step.to] + step.to_offset
+                source = addresses[step.source] + step.source_offset
+                copy = driver.bindings().cuMemcpyDtoDAsync
+                queue.append((copy, (to, source, step.nbytes, self._stream.handle)))
                 continue
             kernel = self._allowed(step)
             packed = Packed(_parameters(step, kernel.parameters, addresses, maps))
@@ -210,6 +232,8 @@ def _parameters(
     for number, (argument, (offset, size)) in enumerate(zip(step.args, parameters, strict=True)):
         if isinstance(argument, Pointer):
             data = addresses[argument.buffer].to_bytes(8, "little")
+        elif isinstance(argument, Recorded):
+            data = _relocated(argument, addresses)
         else:
             data = maps[argument.name] if isinstance(argument, Map) else argument.data
         if len(data) != size:
@@ -220,6 +244,19 @@ def _parameters(
             )
         block[offset : offset + size] = data
     return bytes(block)
+
+
+def _relocated(argument: Recorded, addresses: Mapping[str, int]) -> bytes:
+    """Return a recorded argument with this call's addresses."""
+    data = bytearray(argument.data)
+    for at, buffer, offset in argument.words:
+        data[at : at + 8] = (addresses[buffer] + offset).to_bytes(8, "little")
+    for at, buffer, offset in argument.maps:
+        tensor_map = driver.bindings().CUtensorMap()
+        ctypes.memmove(int(tensor_map.getPtr()), bytes(data[at : at + MAP_BYTES]), MAP_BYTES)
+        driver.call("cuTensorMapReplaceAddress", tensor_map, addresses[buffer] + offset)
+        data[at : at + MAP_BYTES] = _bytes_of(tensor_map)
+    return bytes(data)
 
 
 def encoded(spec: MapSpec, address: int, name: str) -> bytes:
@@ -257,7 +294,7 @@ def _bytes_of(tensor_map: Any) -> bytes:
     return ctypes.string_at(int(tensor_map.getPtr()), MAP_BYTES)
 
 
-def _described(step: KernelStep | MemsetStep) -> str:
+def _described(step: Step) -> str:
     if isinstance(step, KernelStep):
         return f"launch[{step.launch}] of {step.kernel}"
-    return f"memset of {step.buffer}"
+    return f"memset of {step.buffer}" if isinstance(step, MemsetStep) else f"copy to {step.to}"

@@ -89,7 +89,8 @@ class Shelf:
 class Process:
     """A runner in its box, and the socket to it."""
 
-    def __init__(self, shelf: Shelf, host: Host) -> None:
+    def __init__(self, shelf: Shelf, host: Host, shim: Path | None = None) -> None:
+        """`shim` is preloaded, for a runner that records."""
         self.host = host
         self.pid: int | None = None
         self.offset_ns = math.nan
@@ -109,14 +110,15 @@ class Process:
                 "gpu": device.uuid,
                 "needs_torch": host is Host.TORCH,
                 "legacy_stream": host is not Host.BARE,
+                "shim": str(shim),
                 "site": [str(folder) for folder in [*shelf.site, PACKAGE.parent]],
             }
             self._process = sandbox.spawn(
                 [os.path.realpath(sys.executable), "-I", "-S", str(MAIN), json.dumps(spec)],
                 limits=LIMITS[host],
                 cores=device.cores,
-                env=_environment(device, shelf.libraries),
-                readable=[PACKAGE, *shelf.site, *shelf.libraries],
+                env=_environment(device, shelf.libraries) | ({"LD_PRELOAD": str(shim)} if shim else {}),
+                readable=[PACKAGE, *shelf.site, *shelf.libraries, *([shim] if shim else [])],
                 devices=shelf.nodes,
                 pass_fds=[theirs.fileno(), cubin],
                 at=shelf.at,

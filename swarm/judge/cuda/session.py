@@ -17,6 +17,7 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,7 @@ from swarm.judge.cuda.clocks import spin_ns
 from swarm.judge.cuda.driver import CudaError, Event
 from swarm.judge.cuda.gpu import Gpu, is_over
 from swarm.judge.cuda.memory import MappedArena
+from swarm.judge.cuda.replay_recorder import Recorder
 from swarm.judge.cuda.spans import Span, Unreadable, spans
 from swarm.judge.cuda.veil import Tensors
 from swarm.judge.cuda.warm import import_ahead, warm_up
@@ -97,6 +99,12 @@ class _Server:
                 request = Request.unpack(data)
                 self._current = self._places[request.place]
                 framing.send(self._control, self._current.answer(request))
+                continue
+            if data.startswith(wire.RECORD):
+                request = Request.unpack(data)
+                self._current = self._places[request.place]
+                self._current.record(request, Recorder(self._spec.shim), fds[0])
+                framing.send(self._control, wire.READY)
                 continue
             self._current = None
             if data.startswith(wire.LOAD):
@@ -211,6 +219,21 @@ class Session:
         if request.is_first:
             claims = [replace(claim, enqueue_ns=enqueue_ns) for claim in claims]
         return wire.pack_claims(request.nonce, claims)
+
+    def record(self, request: Request, recorder: Recorder, fd: int) -> None:
+        """Write to `fd` what each call of a request has the GPU do, once all of it is loaded and compiled."""
+        self.nonce = request.nonce
+        candidate, context = self.candidate, self._gpu.context
+        calls = [
+            candidate.prepare(index, *self.layout.unpack(words)) for index, words in enumerate(request.slots)
+        ]
+        self._warm_up(calls[0])
+        recorded = []
+        for call in calls:
+            work = partial(candidate.enqueue, call)
+            recorded.append(recorder.record(self._arena.address, self._arena.size, work))
+            context.synchronize()
+        recorder.write(fd, self._arena.address, recorded)
 
     def _wait_ns(self, lead_ns: int, busy_ns: int, more_ns: int) -> int:
         """Return how long the GPU has to wait so that a call begins `lead_ns` from now at the earliest.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
+from pathlib import Path
 
 from swarm import sandbox
 from swarm.device import Device
@@ -53,6 +54,12 @@ class Spares:
         if host is Host.TORCH and not idle:
             idle.append(Process(self._shelf, host))
         return taken
+
+    def recorder(self, host: Host, shim: Path) -> Process:
+        """Return a runner that records, started now; it is the caller's to close, and not waited for."""
+        process = Process(self._shelf, host, shim)
+        process.go()
+        return process
 
     def wait_for(self, process: Process) -> None:
         """Wait until a runner can take a candidate."""

@@ -18,7 +18,7 @@ from swarm.languages.numbers import bits
 
 HELLO, IDLE, READY, CLAIMS, FAILED, TRICK, FAULT = b"hello", b"i", b"r", b"c", b"!", b"t", b"?"
 """What a runner says: FAILED is the candidate's doing, TRICK is dishonest, FAULT is ours."""
-GO, LOAD, CALL, UNLOAD = b"G", b"L", b"C", b"U"
+GO, LOAD, CALL, RECORD, UNLOAD = b"G", b"L", b"C", b"R", b"U"
 """What a judge says; until GO a runner keeps its hands off the GPU."""
 NONCE_BYTES = 8
 TEXT_CHARS = 4000

@@ -128,6 +128,11 @@ def bindings(library: ctypes.CDLL) -> ModuleType:
     return module
 
 
+def names() -> Any:
+    """Return an enumeration of any names."""
+    return _Names()
+
+
 class _Names:
     """An enumeration whose members are their names."""
 
