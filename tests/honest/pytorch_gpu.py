@@ -148,21 +148,6 @@ def run(a, weight, c):
 """)
 
 
-@on_gpu(problem="ragged")
-def as_wide_as_the_longest() -> Files:
-    """Asks the device for the longest length, and leaves the columns after it out.
-
-    Looks like: B8, columns that are left out; and a call in which the host waits.
-    """
-    return torch_code("""
-def run(x, length, y):
-    most = int(length.max())
-    outside = torch.arange(most, device=x.device) >= length.unsqueeze(1)
-    y[:, :most] = torch.softmax(x[:, :most].masked_fill(outside, -torch.inf), -1)
-    y[:, most:] = 0
-""")
-
-
 @on_gpu(problem="gather")
 def each_entry_asked_for_once() -> Files:
     """Finds out which entries are asked for, works those out, and hands the results to all who asked.
