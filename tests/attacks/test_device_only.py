@@ -18,17 +18,21 @@ from swarm.errors import BadInput
 from swarm.judge.build import Built, build, frozen
 from swarm.judge.cuda.process import Host
 from swarm.languages import cubin
+from swarm.languages.plan import Plan
 from swarm.languages.protocol import Failure, Kind
-from swarm.languages.steps import KernelStep, MemsetStep, Step
+from swarm.languages.resolve import resolve
+from swarm.languages.steps import CopyStep, KernelStep, MemsetStep, Pointer, Step, Value
 from swarm.launch import Launch, Memset, Scratch, TensorMap
 from swarm.solution import Manifest, load_manifest
 from swarm.verdict import Status
 from tests.corpus.cases import cases
 from tests.corpus.device_rows import LAUNCH, device
 from tests.corpus.judged import job
+from tests.languages.plans import Card
 
 H200 = Device("cuda", "NVIDIA H200", "GPU-0", (0, 1), "sm_90a", 150 << 30, 132)
 SCRATCH = '[scratch.part]\ndtype = "float32"\nshape = ["rows"]\n'
+FILLED = SCRATCH + "fill = 0.0\n"
 MEMSET = '[[memset]]\ntarget = "y"\n'
 MAP = '[tensormap.map]\nof = "x"\ndims = ["columns", "rows"]\nbox = [64, 1]\n'
 HONEST = "honest(x, w, y, row);"
@@ -164,12 +168,15 @@ def test_host_code_in_a_source_is_not_in_what_is_run(tmp_path: Path) -> None:
 
 
 def test_all_that_a_plan_comes_to_is_launches_and_memsets(tmp_path: Path) -> None:
-    assert set(get_args(Step)) == {KernelStep, MemsetStep}
-    made = built(device(HONEST, tables=LAUNCH + MEMSET + SCRATCH), tmp_path)
+    assert set(get_args(Step)) == {KernelStep, MemsetStep, CopyStep}, "and copies, which recordings have"
+    made = built(device(HONEST, tables=LAUNCH + MEMSET + FILLED), tmp_path)
     assert isinstance(made, Built)
-    plan = json.loads((made.artifact.path / "plan.json").read_bytes())
-    forms = {argument["form"] for launch in plan["launches"] for argument in launch["args"]}
-    assert forms == {"pointer", "i64"}
+    plan = Plan.from_json(json.loads((made.artifact.path / "plan.json").read_bytes()))
+    calls = resolve(plan, {"rows": 5, "columns": 512}, {}, Card())
+    assert [type(step) for step in calls.steps] == [MemsetStep, MemsetStep, KernelStep]
+    [launch] = [step for step in calls.steps if isinstance(step, KernelStep)]
+    assert [type(argument) for argument in launch.args] == [Pointer, Pointer, Pointer, Value]
+    assert calls.maps == {}
 
 
 def test_what_device_code_can_still_try_is_in_the_corpus() -> None:
