@@ -30,7 +30,7 @@ class DistributionKind(StrEnum):
     ZEROS = "zeros"
 
 
-WEAK_LINE = "weak = true  # an answer that skips work passes (swarm problems lint)\n"
+WEAK_LINE = "weak = true  # a wrong answer passes (swarm problems lint)\n"
 ARGUMENTS = {
     DistributionKind.NORMAL: ("mean", "deviation"),
     DistributionKind.UNIFORM: ("low", "high"),
@@ -95,7 +95,7 @@ class ProblemSettings(Frozen):
     irregular: Flag = False
     """Masked, causal, routed, paged, gathered or recurrent: FLOPs cannot be counted, only given in [sol]."""
     weak: Flag = False
-    """An answer that skips work passes, as `swarm problems lint` found: no headline figure counts it."""
+    """A wrong answer passes, as `swarm problems lint` found: no headline figure counts it."""
     reference_precision: Literal["same", "higher"] = "same"
     """higher: the reference runs in the next wider float type (bfloat16 -> float32 -> float64)."""
     tolerance: Tolerance = Tolerance()

@@ -31,7 +31,7 @@ class Report:
     faults: list[str] = field(default_factory=list)
     """What keeps it from being judged: unreadable files, an unusable reference, seeds that do not build."""
     weak: list[str] = field(default_factory=list)
-    """Answers that pass though they skip work."""
+    """Answers that pass and should not."""
     mend: list[str] = field(default_factory=list)
     """The tolerances that would reject them."""
     remarks: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Report:
 def lint(ctx: click.Context, names: tuple[str, ...], mark: bool, as_json: bool) -> None:
     """Check problems: files, reference, that wrong answers fail and seeds build.
 
-    Ends with exit code 1 if a problem is broken, or takes an answer that skips work and is not marked as
+    Ends with exit code 1 if a problem is broken, or takes a wrong answer and is not marked as
     weak. Marked problems are optimised like others, but no headline figure counts them. Whether a seed is
     correct is for `swarm bench` to say.
     """

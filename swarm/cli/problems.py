@@ -106,7 +106,7 @@ def _show(problem: Problem) -> None:
     if problem.settings.source:
         out.print(problem.settings.source, style="dim", markup=False, soft_wrap=True)
     if problem.settings.weak:
-        out.print("weak: an answer that skips work passes, so no headline figure counts it", style="yellow")
+        out.print("weak: a wrong answer passes, so no headline figure counts it", style="yellow")
     out.print()
     tensors = [("in", n, s) for n, s in definition.inputs.items()]
     tensors += [("out", n, s) for n, s in definition.outputs.items()]

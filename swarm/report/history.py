@@ -35,7 +35,7 @@ class History:
     missing: str = ""
     """Why there is no champion to show, when there is none."""
     is_weak: bool = False
-    """An answer that skips work passes: it is shown, but counts in no figure over problems."""
+    """A wrong answer passes: it is shown, but counts in no figure over problems."""
 
     @property
     def label(self) -> str:

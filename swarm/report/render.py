@@ -29,7 +29,7 @@ LEGEND = """\
 Times are geometric means over a problem's workloads. T_b is the fastest baseline (eager, `torch.compile`, the
 problem's own), T_SOL what the hardware's peaks allow. S = 1 / (1 + (T − T_SOL) / (T_b − T_SOL)): 0.5 at the
 baseline, 1.0 at the limit, undefined (–) where T_b ≤ T_SOL. `of limit` is T_SOL / T. A problem is weak
-where an answer that skips work passes: it is listed, and no figure over problems counts it."""
+where a wrong answer passes (`swarm problems lint`): it is listed, and no figure over problems counts it."""
 
 
 @dataclass(frozen=True, slots=True)

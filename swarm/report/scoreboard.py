@@ -36,7 +36,7 @@ class Row:
     verdicts: dict[str, int]
     champion: str | None
     is_weak: bool
-    """Marked weak in problem.toml: an answer that skips work passes, so its figures prove nothing."""
+    """Marked weak in problem.toml: a wrong answer passes, so its figures prove nothing."""
 
 
 @dataclass(frozen=True, slots=True)
