@@ -65,7 +65,7 @@ class Veil:
             self._over(self._veil, self._slots[index].inputs, self._keys[index])
 
     def note(self, index: int) -> None:
-        """Queue the sums of a slot's outputs, and their copy to the host before another call can touch them."""
+        """Queue the sums of a slot's outputs, and their copy to where no later call can touch them."""
         self._add_up(index)
         at = index * SUMS.size
         self._gpu.copy_to_host(self._seen.address + at, self._sums + at, SUMS.size)
