@@ -36,10 +36,13 @@ INCLUDE = re.compile(r"\s*(?:#|%:|\?\?=)\s*(?:include\w*|import|embed)\b\s*(.*)"
 def check_sources(sources: Mapping[str, str], language: str, rules: Rules, where: str) -> None:
     """Raise BadInput, naming file and line, if a source imports or contains what `rules` does not allow."""
     for source, text in sources.items():
-        module = _parsed(text, where + source) if source.endswith(".py") else None
+        is_python = source.endswith(".py")
+        if is_python:
+            text = text.replace("\r", "\n")  # which ends a line, and a comment, as well
+        module = _parsed(text, where + source) if is_python else None
         code = without_comments(text, source)
-        if module is not None:
-            code = unicodedata.normalize("NFKC", code)  # as Python reads names: `ｅval` is eval
+        if is_python:
+            code = unicodedata.normalize("NFKC", code).replace("\\\n", "\n")  # `ｅval` is eval
         for line, name in _includes(code) if module is None else _modules(module):
             if not _is_own(name, source, sources) and not _is_listed(name, rules.imports[language]):
                 raise BadInput(
@@ -88,6 +91,13 @@ def _includes(code: str) -> Iterator[tuple[int, str]]:
 
 def _parsed(text: str, where: str) -> ast.Module:
     try:
+        coding, _ = tokenize.detect_encoding(io.BytesIO(text.encode()).readline)
+        if coding != "utf-8":
+            raise BadInput(
+                f"it says that it is written in {coding}",
+                where=f"{where}:1",
+                remedy="leave that out, and write UTF-8",
+            )
         return read_python(text)
     except SyntaxError as error:
         place = f"{where}:{error.lineno or 1}"

@@ -132,6 +132,7 @@ def test_blanking_comments_moves_nothing(text: str) -> None:
         ("from torch import nn, sys", "modules: "),
         ("from torch import (nn, \n os)", "modules: "),
         ("get = getattr", "code: "),
+        ("torch. \\\n sys", "modules: "),
         ("ｅval('1')", "code: "),
         ("def run(x", "not Python: '(' was never closed"),
     ],
@@ -157,6 +158,15 @@ def test_what_a_pytorch_kernel_must_not_do_is_named_with_its_line(text: str, mes
 )
 def test_plain_torch_is_left_alone(text: str) -> None:
     torch(text)
+
+
+@pytest.mark.parametrize("coding", ["utf-7", "latin-1", "rot13", "no-such-coding"])
+def test_python_is_read_as_the_scan_reads_it(coding: str) -> None:
+    with pytest.raises(BadInput, match=r"solution/kernel.py:1: "):
+        torch(f"# coding: {coding}\nimport torch\n")
+    torch("# coding: utf-8\nimport torch\n")
+    with pytest.raises(BadInput, match=r"solution/kernel.py:2: .*code: "):
+        torch("x = 1 # a comment\reval('1')\n")
 
 
 def test_python_comments_are_left_alone_and_strings_are_not() -> None:

@@ -77,3 +77,24 @@ def takes_more_threads() -> Files:
     Stopped by: [rules.forbidden] `torch`; and the cores themselves are pinned.
     """
     return torch_rows("honest(x, w, y)", "torch.set_num_threads(64)")
+
+
+@attack("A5", status=Status.INVALID_SOLUTION, reason="it says that it is written in utf-7")
+def hides_code_in_another_coding() -> Files:
+    """Names a coding for its source in which a comment holds the end of its line and code after it.
+
+    Seen: code in comments by utf-7, an old way past filters; our own judge, which this passed.
+    Stopped by: the scan reads UTF-8, and no source may say that it is anything else.
+    """
+    files = torch_rows("honest(x, w, y)", "# +AAo-from torch import sys")
+    return {**files, "kernel.py": b"# coding: utf-7\n" + files["kernel.py"]}
+
+
+@attack("A5", status=Status.INVALID_SOLUTION, reason=r"\.sys' is forbidden \(modules: ")
+def hides_code_behind_a_carriage_return() -> Files:
+    """Ends a comment with a carriage return, which ends the line for Python and not for every tool.
+
+    Seen: the same trick in C with a backslash at the end of a comment; our own judge, which this passed.
+    Stopped by: the scan ends lines where Python does.
+    """
+    return torch_rows("honest(x, w, y)", "# a comment\rtorch.sys.setrecursionlimit(99)")

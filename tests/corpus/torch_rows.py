@@ -7,9 +7,11 @@ from textwrap import indent
 from tests.corpus.cases import Files, python
 
 HONEST = """
-def honest(x, w, y):
-    torch.mul(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5), w, out=y)
+def honest(x, w, y, times=1):
+    for _ in range(times):
+        torch.mul(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5), w, out=y)
 """
+"""Again and again, where a lie about the time must stand out from the noise of a busy machine."""
 REACH = """
 match torch:  # a pattern takes attributes by names that a scan for words cannot tell from arguments
     case object(sys=sys, os=os, ctypes=ctypes, threading=threading):
