@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from swarm import sandbox
 from swarm.box import walls
 from swarm.errors import Refused
-from swarm.sandbox import Level, advice, boxes
-from tests.boxes import levels, offered
+from swarm.sandbox import Exit, Level, Limits, advice, boxes, calls
+from tests.boxes import CORES, levels, offered
 
 TELL = """
 from swarm import sandbox
@@ -107,6 +109,35 @@ def test_more_than_a_machine_has_is_refused_with_the_reason(monkeypatch: pytest.
         sandbox.require(Level.NAMESPACES, by="this test")
 
 
+def test_without_landlock_root_runs_no_candidate_that_needs_what_is_closed_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walls, "landlock", lambda: 0)
+    given: dict[str, Any] = {"timeout_s": 20, "limits": Limits(), "cores": CORES, "at": Level.PROCESS_GROUP}
+    done = sandbox.run(["/bin/sh", "-c", "id -u"], **given)
+    assert done.exit == Exit(0, None) and done.output != "0\n"
+    if os.geteuid() == 0:
+        with pytest.raises(Refused, match="cannot reach it without namespaces or Landlock; chmod o"):
+            sandbox.run(["/bin/sh", "-c", "id -u"], readable=[tmp_path], **given)
+
+
+@pytest.mark.parametrize(
+    ("column", "header"), [(0, "x86_64-linux-gnu/asm/unistd_64.h"), (1, "asm-generic/unistd.h")]
+)
+def test_the_filter_numbers_calls_as_the_kernel_does(column: int, header: str) -> None:
+    path = Path("/usr/include", header)
+    if not path.is_file():
+        pytest.skip(f"no {path}")
+    told = dict(re.findall(r"#define __NR_(\w+) (\d+)", path.read_text()))
+    ours = calls.DENIED | calls.BETWEEN_PROCESSES | {
+        "clone": calls.CLONE, "clone3": calls.CLONE3, "socket": calls.SOCKET, "connect": calls.CONNECT,
+        "sched_setaffinity": calls.SCHED_SETAFFINITY,
+    }  # fmt: skip
+    known = {name: numbers[column] for name, numbers in ours.items() if name in told}
+    assert known == {name: int(told[name]) for name in known}
+    assert len(known) >= len(ours) - 2, "newer calls than the header may be missing"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 @levels
 def test_it_is_the_same_for_an_ordinary_user(at: Level, tmp_path: Path) -> None:
@@ -117,8 +148,8 @@ def test_it_is_the_same_for_an_ordinary_user(at: Level, tmp_path: Path) -> None:
     root = Path(f"/var/tmp/swarm-user-{os.getpid()}")
     package = Path(boxes.__file__).parents[1]
     try:
-        for name in ("__init__.py", "errors.py", "box", "sandbox"):
-            source, target = package / name, root / "swarm" / name
+        for source in (*package.glob("*.py"), package / "box", package / "sandbox"):
+            target = root / "swarm" / source.name
             target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
         (root / "secret").write_text("secret")

@@ -21,6 +21,7 @@ from swarm.sandbox.process import KILL_S, Process
 from swarm.sandbox.users import closed, own_tasks, spare_uid
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/nix/store")
+SYSTEM_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 SYSTEM_FILES = (
     "/etc/alternatives",
     "/etc/ld.so.cache",
@@ -65,31 +66,22 @@ def spawn(
         raise Refused("a box that talks to itself by TCP needs a network of its own", remedy=remedy())
     uid = spare_uid(writable)
     needed = [Path(argv[0]), *readable, *(folder.parent for folder in writable)]
-    private = closed(needed) if has_host_root and uid is not None else None
-    abi = walls.landlock() if has_host_root else 0
-    if private is not None and not abi:  # nothing that is not trusted runs as root
-        raise Refused(
-            "a box needs this, but its user cannot reach it without namespaces or Landlock",
-            where=str(private),
-            remedy=f"chmod o+rx {private}",
-        )
+    reads_as_root = has_host_root and uid is not None and _is_private(needed)
     filtered = calls.program(loopback=loopback, is_pinned=is_pinned, shares_network=has_host_root)
     scratch = Path(tempfile.mkdtemp(prefix="swarm-box-")) if has_host_root else None
-    for folder in [*writable, *([] if scratch is None else [scratch])]:
+    home = scratch or Path("/tmp")
+    writable = [*writable, *([home] if scratch else [])]
+    for folder in writable:
         if uid is not None:
             os.chown(folder, uid, uid)
-    home = "/tmp" if scratch is None else str(scratch)
-    leash_read, leash = os.pipe()
-    status_fd, status_write = os.pipe()
     spec = {
         "argv": [str(word) for word in argv],
-        "env": {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": home, "TMPDIR": home}
-        | dict(env or {}),
-        "cwd": home if cwd is None else str(cwd),
-        "level": str(where),
+        "env": {**SYSTEM_ENVIRONMENT, "HOME": str(home), "TMPDIR": str(home), **(env or {})},
+        "cwd": str(cwd or home),
+        "level": where.value,
         "bubblewrap": _bubblewrap(),
-        "landlock": abi,
-        "reads_as_root": private is not None,
+        "landlock": walls.landlock() if has_host_root else 0,
+        "reads_as_root": reads_as_root,
         "filter": filtered.hex(),
         "uid": uid,
         "cores": list(cores),
@@ -101,41 +93,13 @@ def spawn(
         ),
         "scratch_bytes": limits.scratch_bytes,
         "loopback": loopback,
-        "readable": _visible(
-            [
-                *SYSTEM,
-                *SYSTEM_FILES,
-                *(GPU_FILES if devices else ()),
-                *python_paths(),
-                *(main.SOURCES if where is Level.BUBBLEWRAP else ()),
-                *map(str, readable),
-            ]
-        ),
+        "readable": _readable(where, devices, readable),
         "listable": [str(PACKAGE.parent)] if PACKAGE in readable else [],
-        "writable": [*map(str, writable), *([] if scratch is None else [home])],
+        "writable": [str(path) for path in writable],
         "devices": [str(path) for path in devices],
         "pass_fds": list(pass_fds),
-        "leash_fd": leash_read,
-        "status_fd": status_write,
     }
-    try:
-        popen = subprocess.Popen(
-            main.command("outer", marshal.dumps(spec)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=[leash_read, status_write, *pass_fds],
-            env={},
-            start_new_session=True,
-        )
-    except OSError:
-        os.close(leash)
-        os.close(status_fd)
-        raise
-    finally:
-        os.close(leash_read)
-        os.close(status_write)
-    return Process(popen, leash, status_fd, scratch)
+    return _start(spec, pass_fds, scratch)
 
 
 def run(
@@ -214,6 +178,46 @@ def _bubblewrap() -> str:
     return shutil.which("bwrap") or ""
 
 
+def _is_private(needed: Sequence[Path]) -> bool:
+    """Say whether a box needs what its user cannot reach; Refused if root's right to read is not to be had.
+
+    Nothing that is not trusted runs as root, and that right is only given where Landlock bounds it.
+    """
+    private = closed(needed)
+    if private is not None and not walls.landlock():
+        raise Refused(
+            "a box needs this, but its user cannot reach it without namespaces or Landlock",
+            where=str(private),
+            remedy=f"chmod o+rx {private}",
+        )
+    return private is not None
+
+
+def _start(spec: dict[str, object], pass_fds: Sequence[int], scratch: Path | None) -> Process:
+    """Start the launcher with a spec, on a leash that the Process holds."""
+    leash_read, leash = os.pipe()
+    status_fd, status_write = os.pipe()
+    ends = {"leash_fd": leash_read, "status_fd": status_write}
+    try:
+        popen = subprocess.Popen(
+            main.command("outer", marshal.dumps(spec | ends)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=[leash_read, status_write, *pass_fds],
+            env={},
+            start_new_session=True,
+        )
+    except OSError:
+        os.close(leash)
+        os.close(status_fd)
+        raise
+    finally:
+        os.close(leash_read)
+        os.close(status_write)
+    return Process(popen, leash, status_fd, scratch)
+
+
 def _rlimits(limits: Limits, tasks: int, *, memory: str) -> dict[str, int]:
     return {
         memory: limits.memory_bytes,
@@ -225,10 +229,13 @@ def _rlimits(limits: Limits, tasks: int, *, memory: str) -> dict[str, int]:
     }
 
 
-def _visible(paths: Sequence[str]) -> list[str]:
-    """Return the paths that exist and are not inside another one, shortest first."""
+def _readable(where: Level, devices: Sequence[Path], more: Sequence[Path]) -> list[str]:
+    """Return what a box sees of the host: paths that exist and are not inside another one, shortest first."""
+    paths = {*SYSTEM, *SYSTEM_FILES, *(GPU_FILES if devices else ()), *python_paths(), *map(str, more)}
+    if where is Level.BUBBLEWRAP:
+        paths |= set(main.SOURCES)  # our init starts inside
     kept: list[str] = []
-    for path in sorted(set(paths)):
+    for path in sorted(paths):
         if os.path.lexists(path) and not any(path.startswith(f"{folder}/") for folder in kept):
             kept.append(path)
     return kept
