@@ -121,15 +121,17 @@ class Result:
 def lint(problem: Problem, tests: Tests, references: References, seed: str = "lint") -> Result:
     """Try every wrong answer to a problem; BadInput if its workloads are such that there is none."""
     result = Result([], [], Counter())
-    for workload in linted_workloads(problem):
-        trying = _Trying(problem, workload, problem.limits(workload, tests), references, seed)
-        found = trying.findings()
-        result.findings.extend(found)
-        result.rejected.update(trying.rejected)
-        if found and not any(finding.is_broken for finding in found):
-            result.separations.append(trying.separation(found))
-    references.release(_key(problem, is_wider=True))
-    references.release(_key(problem, is_wider=False))
+    try:
+        for workload in linted_workloads(problem):
+            trying = _Trying(problem, workload, problem.limits(workload, tests), references, seed)
+            found = trying.findings()
+            result.findings.extend(found)
+            result.rejected.update(trying.rejected)
+            if found and not any(finding.is_broken for finding in found):
+                result.separations.append(trying.separation(found))
+    finally:  # a kept one holds as much memory as its largest workload
+        references.release(_key(problem, is_wider=True))
+        references.release(_key(problem, is_wider=False))
     if not result.findings and not result.rejected:
         raise BadInput("nothing to try", where=problem.name, remedy="add a workload with outputs")
     result.findings.sort(key=lambda finding: (finding.weakness, finding.workload))
