@@ -11,6 +11,7 @@ import shutil
 import socket
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import pytest
 from swarm import sandbox
 from swarm.box import walls
 from swarm.errors import Refused
-from swarm.sandbox import Exit, Level, Limits, calls
+from swarm.sandbox import Exit, Level, Limits, calls, users
 from tests.boxes import CORES, PYTHON, isolated, levels, python
 
 MACHINE = list(calls.ARCHITECTURES).index(os.uname().machine)
@@ -202,7 +203,7 @@ def test_there_are_no_rights_to_be_had(at: Level) -> None:
     )
     rights, no_new = said(code, at)
     assert no_new == "1"
-    assert int(rights, 16) in ((0, 1 << walls.CAP_DAC_READ_SEARCH) if at is Level.PROCESS_GROUP else (0,))
+    assert int(rights, 16) in ((0, 1 << users.CAP_DAC_READ_SEARCH) if at is Level.PROCESS_GROUP else (0,))
     mounting = "tried(lambda: print(libc.mount(b'x', b'/tmp', b'tmpfs', 0, None), libc.umount2(b'/proc', 2)))"
     assert said(mounting, at)[:2] == ["-1", "-1"]
 
@@ -353,6 +354,46 @@ def test_what_only_root_may_read_is_given_to_a_box_by_name(at: Level, tmp_path: 
     code = f"print(open({given!r}).read())\ntried(os.open, {kept!r}, 0)"
     found = said(code, at, readable=(tmp_path / "given",))
     assert found in (["given", "ENOENT"], ["given", "EACCES"])
+
+
+DOCKER = (
+    "chown,dac_override,fowner,fsetid,kill,setgid,setuid,setpcap,net_bind_service,net_raw,sys_chroot,"
+    "mknod,audit_write,setfcap"
+)
+"""The capabilities of root in a container that is started with no word about them."""
+
+
+@guards_files
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="no setpriv")
+def test_the_root_of_a_container_gives_its_boxes_the_same(folder: Path) -> None:
+    """It may not read everything, only read and write everything: still nothing can be changed."""
+    if os.geteuid() != 0 or walls.landlock() < users.TRUNCATE_SINCE:
+        pytest.skip("only root has rights to pass on, and only where Landlock guards a file's length")
+    folder.chmod(0o700)
+    for name in ("given", "kept"):
+        (folder / name).write_text(name)
+    given, kept = str(folder / "given"), str(folder / "kept")
+    attack = (
+        f"{TRY}print(open({given!r}).read(), os.getuid() > 0)\ntried(os.open, {kept!r}, 0)\n"
+        f"for path in ({given!r}, {kept!r}):\n    tried(os.open, path, os.O_WRONLY)\n"
+        "    tried(os.truncate, path, 0)\n    tried(os.unlink, path)\n    tried(os.chmod, path, 0o777)"
+    )
+    code = (
+        "from pathlib import Path\nfrom tests.boxes import python\nfrom swarm.sandbox import Level\n"
+        f"print(python({attack!r}, Level.PROCESS_GROUP, readable=[Path({given!r})]).output)"
+    )
+    bounds = ",".join(f"+{name}" for name in DOCKER.split(","))
+    done = subprocess.run(
+        ["setpriv", "--bounding-set", f"-all,{bounds}", sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *sys.path])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    found = done.stdout.split()
+    assert found[:3] == ["given", "True", "EACCES"], done
+    assert len(found) == 11 and set(found[3:]) <= {"EACCES", "EPERM"}
+    assert (folder / "given").read_text() == "given" and (folder / "kept").read_text() == "kept"
 
 
 def test_a_network_of_its_own_takes_namespaces() -> None:

@@ -24,7 +24,7 @@ FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 """How many a version of Landlock knows; 16 from version 5 on."""
 SCOPES_SINCE, ABSTRACT_SOCKETS, SIGNALS = 6, 1, 2
 SET_MODE_FILTER, SPEC_ALLOW = 1, 4
-CAPABILITY_VERSION, CAP_DAC_READ_SEARCH = 0x20080522, 2
+CAPABILITY_VERSION = 0x20080522
 
 
 def landlock() -> int:
@@ -44,11 +44,11 @@ def give_up(spec: SimpleNamespace) -> None:
     if spec.uid is not None:
         user = spec.uid if spec.level == "process-group" else INNER_UID
         os.setresgid(user, user, user)
-        if spec.reads_as_root:
+        if spec.right is not None:
             kernel.prctl(kernel.PR_SET_KEEPCAPS, 1)
         os.setresuid(user, user, user)
-        if spec.reads_as_root:
-            _keep_reading()
+        if spec.right is not None:
+            _keep(spec.right)
     _give_up_calls(bytes.fromhex(spec.filter))
 
 
@@ -83,12 +83,12 @@ def _allow(rules: int, path: str, rights: int) -> None:
     os.close(fd)
 
 
-def _keep_reading() -> None:
-    """Keep root's right to read, and no other; Landlock says what there is to read."""
+def _keep(right: int) -> None:
+    """Keep one of root's capabilities, and no other: to read, in what Landlock lets it."""
     header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
-    rights = struct.pack("=6I", *[1 << CAP_DAC_READ_SEARCH] * 3, 0, 0, 0)
+    rights = struct.pack("=6I", *[1 << right] * 3, 0, 0, 0)
     kernel.check("capset", kernel.libc.capset(header, rights))
-    kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_RAISE, CAP_DAC_READ_SEARCH)
+    kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_RAISE, right)
 
 
 def _give_up_calls(program: bytes) -> None:

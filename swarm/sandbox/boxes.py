@@ -18,7 +18,7 @@ from swarm.sandbox import calls
 from swarm.sandbox.advice import remedy
 from swarm.sandbox.limits import Completed, Exit, Level, Limits
 from swarm.sandbox.process import KILL_S, Process
-from swarm.sandbox.users import closed, own_tasks, spare_uid
+from swarm.sandbox.users import own_tasks, right_to_read, spare_uid
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/nix/store")
 SYSTEM_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
@@ -66,7 +66,8 @@ def spawn(
         raise Refused("a box that talks to itself by TCP needs a network of its own", remedy=remedy())
     uid = spare_uid(writable)
     needed = [Path(argv[0]), *readable, *(folder.parent for folder in writable)]
-    reads_as_root = has_host_root and uid is not None and _is_private(needed)
+    landlock = walls.landlock() if has_host_root else 0
+    right = right_to_read(needed, landlock) if has_host_root and uid is not None else None
     filtered = calls.program(loopback=loopback, is_pinned=is_pinned, shares_network=has_host_root)
     scratch = Path(tempfile.mkdtemp(prefix="swarm-box-")) if has_host_root else None
     home = scratch or Path("/tmp")
@@ -80,8 +81,8 @@ def spawn(
         "cwd": str(cwd or home),
         "level": where.value,
         "bubblewrap": _bubblewrap(),
-        "landlock": walls.landlock() if has_host_root else 0,
-        "reads_as_root": reads_as_root,
+        "landlock": landlock,
+        "right": right,
         "filter": filtered.hex(),
         "uid": uid,
         "cores": list(cores),
@@ -176,21 +177,6 @@ def python_paths() -> list[str]:
 def _bubblewrap() -> str:
     """Return the path of bwrap, "" if there is none."""
     return shutil.which("bwrap") or ""
-
-
-def _is_private(needed: Sequence[Path]) -> bool:
-    """Say whether a box needs what its user cannot reach; Refused if root's right to read is not to be had.
-
-    Nothing that is not trusted runs as root, and that right is only given where Landlock bounds it.
-    """
-    private = closed(needed)
-    if private is not None and not walls.landlock():
-        raise Refused(
-            "a box needs this, but its user cannot reach it without namespaces or Landlock",
-            where=str(private),
-            remedy=f"chmod o+rx {private}",
-        )
-    return private is not None
 
 
 def _start(spec: dict[str, object], pass_fds: Sequence[int], scratch: Path | None) -> Process:

@@ -8,6 +8,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from swarm.errors import Refused
+
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
+TRUNCATE_SINCE = 3
+"""The version of Landlock that keeps files from being cut."""
 UIDS = range(61_184, 65_520)
 """One of these, at random, for each box when we are root: root's own process count has no limit."""
 
@@ -32,6 +37,32 @@ def closed(paths: Sequence[Path]) -> Path | None:
         if real.exists() and not real.stat().st_mode & 0o004:
             return real
     return None
+
+
+def right_to_read(needed: Sequence[Path], landlock: int) -> int | None:
+    """Return the capability by which root's box reads what is closed to its user, None if all is open.
+
+    Nothing that is not trusted runs as root, and a capability is only given where a version of Landlock
+    bounds what it is good for; else Refused. Docker's root has but the right to read and write.
+    """
+    private = closed(needed)
+    if private is None:
+        return None
+    held = _capabilities()
+    if landlock and held >> CAP_DAC_READ_SEARCH & 1:
+        return CAP_DAC_READ_SEARCH
+    if landlock >= TRUNCATE_SINCE and held >> CAP_DAC_OVERRIDE & 1:
+        return CAP_DAC_OVERRIDE
+    raise Refused(
+        "a box needs this, but its user cannot reach it without namespaces or Landlock",
+        where=str(private),
+        remedy=f"chmod o+rx {private}",
+    )
+
+
+def _capabilities() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1], 16) for line in lines if line.startswith("CapPrm:"))
 
 
 def own_tasks() -> int:
