@@ -27,6 +27,7 @@ struct Image {
 struct Kernel {
   int image;
   std::string symbol;
+  bool is_of_library;
 };
 
 constexpr size_t MAX_IMAGE_BYTES = 64 << 20, MAX_MAPS = 1 << 16;
@@ -80,7 +81,7 @@ std::string triple(const unsigned *dim) {
 std::string place(Address address) {
   Address begin = arena_begin;
   size_t bytes = arena_bytes;
-  if (address < begin || address > begin + bytes) {
+  if (address < begin || address >= begin + bytes) {
     static const auto ask = of_driver<Result (*)(void *, int, Address)>("cuPointerGetAttribute");
     unsigned kind = 0;
     if (!ask || ask(&kind, POINTER_MEMORY_TYPE, address) != 0 || kind != MEMORY_DEVICE) return "";
@@ -139,10 +140,10 @@ void loaded(Handle holder, const void *image) {
   image_of[holder] = kept(image);
 }
 
-void named(Handle kernel, Handle holder, const char *symbol) {
+void named(Handle kernel, Handle holder, const char *symbol, bool is_of_library) {
   const std::lock_guard<std::recursive_mutex> guard(lock);
   const auto found = image_of.find(holder);
-  if (found != image_of.end()) kernel_of[kernel] = {found->second, symbol};
+  if (found != image_of.end()) kernel_of[kernel] = {found->second, symbol, is_of_library};
 }
 
 void encoded(const void *map, Address address) {
@@ -152,17 +153,17 @@ void encoded(const void *map, Address address) {
 }
 
 // Where the parameters of a kernel lie in its block.
-bool layout_of(Handle kernel, std::vector<std::pair<size_t, size_t>> &found) {
+bool layout_of(Handle handle, const Kernel &kernel, std::vector<std::pair<size_t, size_t>> &found) {
   using Info = Result (*)(Handle, size_t, size_t *, size_t *);
-  static const Info infos[] = {of_driver<Info>("cuFuncGetParamInfo"), of_driver<Info>("cuKernelGetParamInfo")};
-  for (const Info info : infos) {
-    found.clear();
-    size_t offset, size;
-    Result result = info ? 0 : 1;
-    while (result == 0 && (result = info(kernel, found.size(), &offset, &size)) == 0) found.push_back({offset, size});
-    if (info && (!found.empty() || result == INVALID_VALUE)) return true;
+  static const auto of_function = of_driver<Info>("cuFuncGetParamInfo");
+  static const auto of_kernel = of_driver<Info>("cuKernelGetParamInfo");
+  const Info info = kernel.is_of_library ? of_kernel : of_function;
+  if (!info) return false;
+  for (size_t offset, size;;) {
+    const Result result = info(handle, found.size(), &offset, &size);
+    if (result != 0) return result == INVALID_VALUE;  // there are no more
+    found.push_back({offset, size});
   }
-  return false;
 }
 
 std::string parameters(const std::vector<std::pair<size_t, size_t>> &layout, void **each, void **extra) {
@@ -215,7 +216,7 @@ void launched(Handle kernel, const Config &config, bool is_cooperative, void **e
   std::vector<std::pair<size_t, size_t>> layout;
   if (found == kernel_of.end()) return mark("a kernel that was not loaded from memory");
   if (!images[found->second.image].is_whole) return mark("a kernel from more than 64 MiB of code");
-  if (!layout_of(kernel, layout)) return mark("a kernel whose parameters the driver does not tell");
+  if (!layout_of(kernel, found->second, layout)) return mark("a kernel whose parameters the driver does not tell");
   const std::string block = parameters(layout, each, extra);
   std::string attributes, fields;
   for (unsigned i = 0; i < config.count; i++)

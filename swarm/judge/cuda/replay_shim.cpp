@@ -47,12 +47,12 @@ Handle stream_of(Handle given, bool is_per_thread) {
 
 }  // namespace
 
-// A function of the driver: `after` is done once it succeeded.
-#define WRAP(name, parameters, arguments, after)                                                       \
+// A function of the driver, and what is done once it succeeded.
+#define WRAP(name, parameters, arguments, ...)                                                         \
   static Result(*real_##name) parameters;                                                              \
   EXPORT Result name parameters {                                                                      \
     const Result result = real_##name arguments;                                                       \
-    if (result == 0) { after; }                                                                        \
+    if (result == 0) { __VA_ARGS__; }                                                                  \
     return result;                                                                                     \
   }                                                                                                    \
   static const Registered row_##name(#name, reinterpret_cast<void *>(name), reinterpret_cast<void **>(&real_##name));
@@ -81,19 +81,19 @@ WRAP(cuLibraryGetModule, (Handle * module, Handle library), (module, library), {
   if (found != image_of.end()) image_of[*module] = found->second;
 })
 WRAP(cuModuleGetFunction, (Handle * function, Handle module, const char *name), (function, module, name),
-     named(*function, module, name))
+     named(*function, module, name, false))
 WRAP(cuLibraryGetKernel, (Handle * kernel, Handle library, const char *name), (kernel, library, name),
-     named(*kernel, library, name))
+     named(*kernel, library, name, true))
 WRAP(cuLibraryEnumerateKernels, (Handle * kernels, U count, Handle library), (kernels, count, library), {
   static const auto name_of = of_driver<Result (*)(const char **, Handle)>("cuKernelGetName");
   const char *name;
   for (U i = 0; name_of && i < count; i++)
-    if (name_of(&name, kernels[i]) == 0) named(kernels[i], library, name);
+    if (name_of(&name, kernels[i]) == 0) named(kernels[i], library, name, true);
 })
 WRAP(cuKernelGetFunction, (Handle * function, Handle kernel), (function, kernel), {
   const std::lock_guard<std::recursive_mutex> guard(lock);
   const auto found = kernel_of.find(kernel);
-  if (found != kernel_of.end()) kernel_of[*function] = found->second;
+  if (found != kernel_of.end()) kernel_of[*function] = {found->second.image, found->second.symbol, false};
 })
 WRAP(cuTensorMapEncodeTiled,
      (void *map, int type, U rank, void *address, const void *dims, const void *strides, const void *box,
@@ -176,7 +176,12 @@ MARKS(cuMemsetD2D32Async, _ptsz)
 MARKS(cuStreamWriteValue32_v2, _ptsz)
 MARKS(cuStreamWriteValue64_v2, _ptsz)
 
-static void put_ours(const char *name, void **found, uint64_t flags) {
+// Versions before these take other arguments.
+static bool is_old(const char *name, int version) {
+  return version < (strcmp(name, "cuGetProcAddress") ? strcmp(name, "cuStreamBeginCapture") ? 0 : 10010 : 12000);
+}
+
+static void put_ours(const char *name, void **found, int version, uint64_t flags) {
   if (!is_ready || !found || !*found) return;
   for (const Row &row : rows())
     if (*row.real == *found) {
@@ -184,10 +189,10 @@ static void put_ours(const char *name, void **found, uint64_t flags) {
       return;
     }
   const bool is_per_thread = flags & PER_THREAD;
-  for (const char *version : {"_v2", ""})
+  for (const char *second : {"_v2", ""})
     for (const char *suffix : {"_ptsz", "_ptds", ""}) {
-      if (is_per_thread != (*suffix != 0)) continue;
-      const Row *row = row_of((std::string(name) + version + suffix).c_str());
+      if (is_per_thread != (*suffix != 0) || (*second && is_old(name, version))) continue;
+      const Row *row = row_of((std::string(name) + second + suffix).c_str());
       if (!row || !*row->real) continue;
       *found = row->ours;
       return;
@@ -195,9 +200,9 @@ static void put_ours(const char *name, void **found, uint64_t flags) {
 }
 
 WRAP(cuGetProcAddress, (const char *name, void **found, int version, uint64_t flags), (name, found, version, flags),
-     put_ours(name, found, flags))
+     put_ours(name, found, version, flags))
 WRAP(cuGetProcAddress_v2, (const char *name, void **found, int version, uint64_t flags, int *status),
-     (name, found, version, flags, status), put_ours(name, found, flags))
+     (name, found, version, flags, status), put_ours(name, found, version, flags))
 
 EXPORT void *dlsym(void *handle, const char *name) noexcept {
   if (is_ready && name[0] == 'c' && name[1] == 'u')

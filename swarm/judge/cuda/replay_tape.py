@@ -202,6 +202,8 @@ class _Reader:
 
     def _launch(self, raw: Mapping[str, Any], number: int) -> KernelStep:
         symbol = bytes.fromhex(raw["symbol"]).decode("ascii")
+        if not symbol.isprintable():
+            raise ValueError("symbol")
         image = self._tape.image(self._recording.images[_int(raw["image"])])
         data = bytearray(bytes.fromhex(raw["data"]))
         if (

@@ -104,6 +104,7 @@ class _Server:
                 request = Request.unpack(data)
                 self._current = self._places[request.place]
                 self._current.record(request, Recorder(self._spec.shim), fds[0])
+                os.close(fds[0])
                 framing.send(self._control, wire.READY)
                 continue
             self._current = None

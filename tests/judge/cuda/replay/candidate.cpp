@@ -86,7 +86,7 @@ void by_dlsym(float *x, float *y, int n) {
 }
 
 // As the runtime does it: a library of kernels, all of the driver by way of one function.
-void by_table(float *x, float *y, int n) {
+void by_table_with(float *x, float *y, int n, bool is_function) {
   using Get = CUresult (*)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
   const auto get = reinterpret_cast<Get>(dlsym(dlopen("libcuda.so.1", RTLD_LAZY), "cuGetProcAddress_v2"));
   const auto ask = [get](const char *name) {
@@ -103,10 +103,14 @@ void by_table(float *x, float *y, int n) {
     reinterpret_cast<decltype(&cuLibraryGetKernel)>(ask("cuLibraryGetKernel"))(&made, library, "scale");
     return made;
   }();
-  CUfunction function;
-  reinterpret_cast<decltype(&cuKernelGetFunction)>(ask("cuKernelGetFunction"))(&function, kernel);
+  CUfunction function = reinterpret_cast<CUfunction>(kernel);  // a launch takes either
+  if (is_function) reinterpret_cast<decltype(&cuKernelGetFunction)>(ask("cuKernelGetFunction"))(&function, kernel);
   scale_by(reinterpret_cast<LaunchEx>(ask("cuLaunchKernelEx")), function, x, y, n);
 }
+
+void by_table(float *x, float *y, int n) { by_table_with(x, y, n, true); }
+
+void by_a_kernel(float *x, float *y, int n) { by_table_with(x, y, n, false); }
 
 // An address within a structure, and the parameters in one buffer.
 void in_a_struct(float *x, float *y, int n) {

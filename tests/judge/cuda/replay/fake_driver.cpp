@@ -130,6 +130,9 @@ CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel) {
 CUresult cuFuncGetParamInfo(CUfunction function, size_t number, size_t *offset, size_t *size) {
   return layout(function, number, offset, size);
 }
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t number, size_t *offset, size_t *size) {
+  return layout(kernel, number, offset, size);
+}
 
 CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                         CUstream, void **each, void **extra) {

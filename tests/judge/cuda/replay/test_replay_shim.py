@@ -85,6 +85,7 @@ NUMBERS = [float(n) for n in range(COUNT)]
         ("through_scratch", lambda x: 6 * x),
         ("by_dlsym", lambda x: 3 * x),
         ("by_table", lambda x: 3 * x),
+        ("by_a_kernel", lambda x: 3 * x),
         ("in_a_struct", lambda x: x + 5),
         ("by_a_map", lambda x: x + 1),
         ("on_a_stream_of_its_own", lambda x: 2 * x),
