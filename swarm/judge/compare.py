@@ -27,7 +27,7 @@ MAX_DROPPED = 1.0
 """Quads that a throttled device spoiled are made again, up to this share of all."""
 CHAMPION, CANDIDATE = 0, 1
 HOST_BELIEVED_US = 10.0
-"""On a GPU the judge's clock sees lies of 2 us and more: too much of a shorter time to believe host code."""
+"""On a GPU: what the judge's clock lets pass as jitter is more than the whole of a shorter time."""
 CERTAIN = 0.2
 """No more quads are made once half the ratio's interval is this part of the least effect that counts."""
 

@@ -106,7 +106,7 @@ def _conditions(verdict: Verdict | None) -> dict[str, str]:
         "device": f"{environment.device_model} ({environment.device_uuid})",
         "timer": environment.timer,
         "sandbox": environment.sandbox,
-        "trust": environment.trust,
+        "trust": ": ".join(filter(None, (environment.trust, environment.trust_reason))),
         "judge version": str(verdict.judge_version),
         **environment.versions,
         **{name: str(value) for name, value in environment.facts.items()},

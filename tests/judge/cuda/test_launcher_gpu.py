@@ -17,11 +17,12 @@ import pytest
 from swarm.device import Device
 from swarm.errors import BadInput
 from swarm.judge.cuda.driver import Context, CudaError, Event, Stream
-from swarm.judge.cuda.launcher import Launcher, encoded
+from swarm.judge.cuda.launcher import Launcher, _relocated, encoded
 from swarm.languages import cuda_toolkit
 from swarm.languages.names import Names
 from swarm.languages.plan import Plan
 from swarm.languages.protocol import Artifact, CompileLimits
+from swarm.languages.steps import Recorded
 from swarm.languages.tensormaps import TYPES, TensorMap, numbered
 from swarm.languages.tensormaps import resolve as resolve_map
 from swarm.problem import problem_from_files
@@ -652,6 +653,24 @@ def test_the_driver_takes_every_tensor_map_that_passes_the_dry_run(context: Cont
     for what, count in differing.most_common(40):
         print(f"  {count} {what}")
     assert outcomes[True, True] > 100 and outcomes[True, False] == 0
+
+
+def test_a_recorded_tensor_map_is_one_of_its_new_memory(context: Context) -> None:
+    needs(context, 90)
+    rng = random.Random(2)
+    before, after = context.allocate(1 << 20), context.allocate(1 << 20)
+    seen = 0
+    for _ in range(200):
+        spec = numbered(random_map(rng), Names({}), "t")
+        try:
+            recorded = Recorded(encoded(spec, before + 256, "t"), (), ((0, "input:x", 512),))
+        except BadInput:
+            continue
+        assert _relocated(recorded, {"input:x": after}) == encoded(spec, after + 512, "t")
+        seen += 1
+    for address in (before, after):
+        context.free(address)
+    assert seen > 20
 
 
 def test_a_call_is_queued_again_at_other_addresses(bench: Make, context: Context) -> None:
