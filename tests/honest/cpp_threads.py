@@ -44,6 +44,23 @@ def rows_taken_as_threads_get_free() -> Files:
 
 
 @honest()
+def threads_asked_to_keep_apart() -> Files:
+    """Asks OpenMP to spread its threads over what cores there are, and two of them to share each row.
+
+    Looks like: A14, a process that moves to cores which are not its own.
+    """
+    return cpp("""
+  for (int64_t r = 0; r < rows; r++) {
+    float sum = 0;
+#pragma omp parallel for num_threads(2) proc_bind(spread) reduction(+ : sum)
+    for (int64_t c = 0; c < columns; c++) sum += x[r * columns + c] * x[r * columns + c];
+    const float scale = 1 / sqrtf(sum / columns + 1e-5f);
+    for (int64_t c = 0; c < columns; c++) y[r * columns + c] = x[r * columns + c] * scale * w[c];
+  }
+""")
+
+
+@honest()
 def halves_as_tasks() -> Files:
     """Divides the rows into halves, each a task of its own, until few are left; waits for all of them.
 
