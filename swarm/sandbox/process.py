@@ -60,6 +60,11 @@ class Process:
         self.close()
 
     @property
+    def pid(self) -> int:
+        """The launcher's: all that the box holds is below it."""
+        return self._popen.pid
+
+    @property
     def log(self) -> str:
         """The tail of what the program has printed so far."""
         if self._leash is not None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from swarm import sandbox
 from swarm.device import Device
 from swarm.errors import Refused
+from swarm.judge import tasks
 from swarm.judge import wire as framing
 from swarm.judge.cuda import nodes
 from swarm.judge.cuda.wire import FAULT, GO, HELLO, IDLE
@@ -202,6 +203,10 @@ class Process:
         if self.pid is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
+
+    def others(self) -> list[int]:
+        """Return the other processes in its box, ended or not."""
+        return [] if self.pid is None else tasks.beside(self.pid, self._process.pid)
 
     def close(self) -> None:
         """Kill everything in the box, and wait until it is gone."""

@@ -51,8 +51,8 @@ FIRST_CALL_S = {Host.BARE: 0.0, Host.NATIVE: 0.0, Host.TORCH: 60.0}
 CONTROL_BYTES = 8 << 30
 UNSEEN_FACTOR, UNSEEN_NS = 1.5, 20_000
 """How much more of a call CUPTI may see than events do, which see one stream."""
-TRACED_SHARE = 1 / 24
-"""Of the requests to host code that events time: CUPTI looks on there, and nobody can prepare for it."""
+LOOKED_AT_SHARE = 1 / 24
+"""Of the requests to host code: there CUPTI looks on where events time it, and its box is looked through."""
 RECENT = 32
 """Calls whose queueing says how long the next ones take to queue."""
 SLOWEST = 0.9
@@ -175,7 +175,8 @@ class CudaRunner:
         choice = self._clocks.of(slots[0].axes)
         is_first = key not in self._begun
         clock = self._first_clock if is_first else choice.clock
-        if self._is_to_be_traced(clock):
+        is_looked_at = self._is_doubted and self._rng.random() < LOOKED_AT_SHARE
+        if is_looked_at and clock is Clock.EVENTS:
             clock = Clock.CUPTI
             self._clocks.spoil()
         spin_ns = clocks.spin_ns(self._slowest_enqueue_ns())
@@ -199,6 +200,10 @@ class CudaRunner:
             self._failure = answer  # and its process is gone: its id may be another's by now
             return answer
         self._stop()
+        if self._is_doubted and (is_first or is_looked_at) and (others := self._process.others()):
+            reason = f"{len(others)} other processes were in its box when it answered: nothing may run on"
+            self._failure = Failure(Status.REWARD_HACK, reason, self.log)
+            return self._failure
         claims = unpack_claims(answer, request.nonce, len(slots))
         if claims is None:
             self._failure = self._told(answer, request.nonce)
@@ -315,10 +320,10 @@ class CudaRunner:
         """What shows all streams of host code; for a plan whichever is on: it takes time to switch them."""
         return self._last_clock if self._kind is Kind.PLAN else Clock.CUPTI
 
-    def _is_to_be_traced(self, clock: Clock) -> bool:
-        """Decide whether CUPTI looks on though events count: they see one stream, and no kernels."""
-        is_ours = self._kind is Kind.PLAN or not isinstance(self._artifact, Artifact)
-        return clock is Clock.EVENTS and not is_ours and self._rng.random() < TRACED_SHARE
+    @property
+    def _is_doubted(self) -> bool:
+        """Whether a candidate's code runs on the host."""
+        return self._kind is not Kind.PLAN and isinstance(self._artifact, Artifact)
 
     def _slowest_enqueue_ns(self) -> int:
         if not self._enqueue_ns:

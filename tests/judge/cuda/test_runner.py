@@ -13,7 +13,7 @@ import pytest
 from swarm.errors import Refused
 from swarm.judge.cuda import runner as runners
 from swarm.judge.cuda.clocks import LEAST_SPIN_NS, Clocks
-from swarm.judge.cuda.runner import TRACED_SHARE, CudaRunner
+from swarm.judge.cuda.runner import LOOKED_AT_SHARE, CudaRunner
 from swarm.judge.cuda.wire import (
     CALL,
     FAILED,
@@ -54,6 +54,7 @@ class Runner:
         self.requests: list[Request] = []
         self.head: dict[str, object] = {}
         self.pid = None
+        self.beside: list[int] = []
         self.log = "what it printed"
         self._loaded = loaded
         self._next = b""
@@ -72,6 +73,9 @@ class Runner:
         return self._next
 
     def signal(self, number: int) -> None: ...
+
+    def others(self) -> list[int]:
+        return self.beside
 
     def close(self) -> None: ...
 
@@ -214,7 +218,7 @@ def test_cupti_looks_on_now_and_then_where_events_time_host_code(monkeypatch: py
         (Kind.SHARED_OBJECT, 0.0, [Clock.CUPTI, Clock.EVENTS, Clock.EVENTS]),
         (Kind.PLAN, 1.0, [Clock.EVENTS] * 3),
     ):
-        monkeypatch.setattr(runners, "TRACED_SHARE", share)
+        monkeypatch.setattr(runners, "LOOKED_AT_SHARE", share)
         clocks = Clocks()
         other = Runner(claiming(slow))
         it = runner(other, kind, clocks)
@@ -225,16 +229,32 @@ def test_cupti_looks_on_now_and_then_where_events_time_host_code(monkeypatch: py
         assert told == ["CUPTI looked on" if share and kind is not Kind.PLAN else "", ""]
         it.call(SLOTS)
         assert [request.clock for request in other.requests] == seen
-    assert 0.01 < TRACED_SHARE < 0.1
+    assert 0.01 < LOOKED_AT_SHARE < 0.1
 
 
 def test_other_kernels_are_seen_where_events_rank_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runners, "TRACED_SHARE", 1.0)
+    monkeypatch.setattr(runners, "LOOKED_AT_SHARE", 1.0)
     slow = replace(HONEST, ns=50_000, other_ns=51_000)
     told = failure(
         runner(Runner(claiming(slow), claiming(replace(slow, activities=2))), Kind.SHARED_OBJECT), 2
     )
     assert told.reason == "not all calls do the same work: 2 kernels, copies and fills after 1"
+
+
+def test_host_code_must_be_alone_in_its_box_when_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for share, requests in ((0.0, 1), (1.0, 2)):
+        monkeypatch.setattr(runners, "LOOKED_AT_SHARE", share)
+        other = Runner(claiming(HONEST))
+        it = runner(other, Kind.SHARED_OBJECT)
+        if requests > 1:
+            it.call(SLOTS)
+        other.beside = [4711]
+        told = failure(it)
+        assert told.status is Status.REWARD_HACK
+        assert "1 other processes were in its box when it answered" in told.reason
+    other = Runner(claiming(HONEST))
+    other.beside = [4711]
+    assert isinstance(runner(other).call(SLOTS), list), "nobody could have started it"
 
 
 def test_a_fault_of_ours_is_no_failure_unless_a_candidate_could_have_told_it() -> None:
