@@ -36,8 +36,13 @@ class Fake:
     folder: Path
     shim: Path
 
-    def record(self, entry: str, code: bytes = b"// code\n\0") -> Recording:
-        """Have an entry of candidate.cpp recorded, once at each of PLACES."""
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return what a process that records is started with."""
+        return {"LD_LIBRARY_PATH": str(self.folder), "LD_PRELOAD": str(self.shim)}
+
+    def command(self, entry: str, code: bytes = b"// code\n\0") -> list[str]:
+        """Return what records an entry of candidate.cpp, once at each of PLACES."""
         path = self.folder / "code"
         path.write_bytes(code)
         spec = {
@@ -50,17 +55,18 @@ class Fake:
             "places": PLACES,
             "count": COUNT,
         }
+        return [os.path.realpath(sys.executable), str(FOLDER / "recorded.py"), json.dumps(spec)]
+
+    def record(self, entry: str, code: bytes = b"// code\n\0") -> Recording:
+        """Have an entry of candidate.cpp recorded."""
         done = subprocess.run(
-            [sys.executable, str(FOLDER / "recorded.py"), json.dumps(spec)],
-            env={"LD_LIBRARY_PATH": str(self.folder), "LD_PRELOAD": str(self.shim), "PATH": os.defpath},
-            stdout=subprocess.PIPE,
-            timeout=60,
-            check=True,
+            self.command(entry, code), env=self.environment, stdout=subprocess.PIPE, timeout=60, check=True
         )
         return read(done.stdout)
 
 
-def build(folder: Path) -> Fake:
+def build(folder: Path, cache: Path) -> Fake:
+    folder.chmod(0o755)  # a box's user is another one
     includes = [f"-I{path}" for path in all_headers()]
     made = ("g++", *FLAGS, *includes)
     library = folder / "libcuda.so.1"
@@ -70,7 +76,7 @@ def build(folder: Path) -> Fake:
     subprocess.run(
         [*made, FOLDER / "candidate.cpp", "-o", folder / "candidate.so", library, "-ldl"], check=True
     )
-    return Fake(folder, replay.shim(folder / "cache"))
+    return Fake(folder, replay.shim(cache))
 
 
 def places(count: int = len(PLACES)) -> list[list[Place]]:

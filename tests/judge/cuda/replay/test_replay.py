@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 
+from swarm.errors import Refused
 from swarm.judge.arena import place
+from swarm.judge.build import Built
 from swarm.judge.cuda import replay
 from swarm.judge.cuda.clocks import Clocks
+from swarm.judge.cuda.desk import CudaTable
 from swarm.judge.cuda.replay import RecordingRunner, artifact_of, record
 from swarm.judge.cuda.replay_tape import Tape, Unreplayable
 from swarm.judge.cuda.wire import FAILED, READY, RECORD, Clock, Request, unpack_load
@@ -188,10 +191,10 @@ def test_a_runner_that_failed_stays_so() -> None:
         assert told.status is Status.RUNTIME_ERROR
 
 
-def test_the_shim_is_built_once(tmp_path: Path) -> None:
-    first = replay.shim(tmp_path)
-    changed: Any = first.stat().st_mtime_ns
-    assert replay.shim(tmp_path) == first
+def test_the_shim_is_built_once(cache: Path) -> None:
+    first = replay.shim(cache)
+    changed = first.stat().st_mtime_ns
+    assert replay.shim(cache) == first
     assert first.stat().st_mtime_ns == changed
 
 
@@ -237,3 +240,58 @@ def test_a_session_records_calls_that_are_warm_one_at_a_time(
     fd, arena, calls = recorder.wrote
     assert (fd, arena, len(calls)) == (7, bench.base, 2)
     assert all(call["arena"] == bench.base and call["nbytes"] == ARENA_BYTES for call in calls)
+
+
+def table(cache: Path, process: Callable[[], Any]) -> CudaTable:
+    """Return a table whose runners that record are what `process` makes."""
+    desk: Any = SimpleNamespace(
+        cache=cache,
+        spares=SimpleNamespace(
+            recorder=lambda host, shim: process(), wait_for=lambda process: None, offset_ns=0.0
+        ),
+        health=SimpleNamespace(wait_until_gone=lambda pid: None),
+    )
+    rules: Any = SimpleNamespace(
+        problem=PROBLEM,
+        protocol=SimpleNamespace(
+            rules=SimpleNamespace(memory_gib=1, run_timeout_s=10), tests=SimpleNamespace(flush="clean")
+        ),
+    )
+    arena: Any = SimpleNamespace(fd=0, size=ARENA_BYTES)
+    return CudaTable(desk, rules, None, (arena, arena), "seed")  # type: ignore[arg-type]
+
+
+def built(kind: Kind, **more: bool) -> Built:
+    return Built(None, Artifact(kind, Path(__file__), "run", **more))  # type: ignore[arg-type]
+
+
+def test_a_replay_is_a_plan_in_its_trees_place(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CudaTable, "sitting", lambda self, workload: Sitting(16))
+    tree = built(Kind.PYTHON)
+    found = table(cache, lambda: Runner(honest)).replay(tree, PROBLEM.workloads)
+    assert isinstance(found, Built)
+    assert found.artifact.kind is Kind.PLAN
+    assert found.replay_of is tree
+
+
+def test_where_nothing_is_to_be_replayed_there_is_no_reason(cache: Path) -> None:
+    def never() -> Runner:
+        raise AssertionError("nothing is started")
+
+    there = table(cache, never)
+    assert there.replay(built(Kind.PLAN), PROBLEM.workloads) == ""
+    reason = there.replay(built(Kind.PYTHON, returns_outputs=True), PROBLEM.workloads)
+    assert reason == "it returns its outputs, and they are copied outside of its time"
+
+
+def test_a_runner_that_cannot_record_is_a_reason_and_no_fault(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> Runner:
+        raise Refused("a runner did not start")
+
+    monkeypatch.setattr(CudaTable, "sitting", lambda self, workload: Sitting(16))
+    assert table(cache, none).replay(built(Kind.PYTHON), PROBLEM.workloads) == "a runner did not start"
+    silent = table(cache, lambda: Runner(honest, FAILED + b"no kernel"))
+    reason = silent.replay(built(Kind.SHARED_OBJECT), PROBLEM.workloads)
+    assert reason == "it could not be recorded: RUNTIME_ERROR: no kernel"

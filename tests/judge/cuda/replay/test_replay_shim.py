@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
@@ -11,25 +12,22 @@ from typing import Any
 
 import pytest
 
+from swarm import sandbox
 from swarm.judge.cuda import driver
 from swarm.judge.cuda.driver import Context, Stream
 from swarm.judge.cuda.launcher import Launcher
 from swarm.judge.cuda.replay import artifact_of
-from swarm.judge.cuda.replay_tape import TAPE, Tape, Unreplayable, key_of
+from swarm.judge.cuda.replay_tape import TAPE, Tape, Unreplayable, key_of, read
 from swarm.languages.cuda import read_kernels
 from swarm.languages.cuda_toolkit import all_headers
 from swarm.languages.nvrtc import info_to_json
 from swarm.languages.steps import Calls, KernelStep, Recorded
+from tests.boxes import levels
 from tests.judge.cuda.replay import fake
 from tests.judge.cuda.replay.fake import BYTES, COUNT, Fake, floats, places
 
 AXES, SCALARS = {"n": COUNT}, {"factor": 2.0}
 POISON = 0xFF
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Fake:
-    return fake.build(tmp_path_factory.mktemp("fake"))
 
 
 Run = Callable[[Tape, list[float]], list[float]]
@@ -213,3 +211,21 @@ def test_a_step_knows_the_parameters_that_the_driver_told(made: Fake) -> None:
     assert isinstance(step, KernelStep)
     assert tape.parameters == {(0, "mapped"): ((0, 128), (128, 8), (136, 8))}
     assert [len(arg.maps) for arg in step.args if isinstance(arg, Recorded)] == [1, 0, 0]
+
+
+@levels
+def test_the_shim_is_there_in_a_box_and_in_no_other_program(made: Fake, at: sandbox.Level) -> None:
+    """Whatever builds the box starts the program itself with it, and nothing on the way there."""
+    with sandbox.spawn(
+        made.command("by_dlsym"),
+        limits=sandbox.Limits(processes=64, open_files=256),
+        cores=sorted(os.sched_getaffinity(0)),
+        env=made.environment,
+        readable=[made.folder, made.shim, fake.FOLDER, *map(Path, sys.path[1:]), fake.FOLDER.parents[3]],
+        at=at,
+    ) as process:
+        end = process.wait(60)
+        assert end is not None and end.succeeded, process.log
+        tape = Tape()
+        tape.add(read(process.log.encode()), places(), key_of(AXES, SCALARS))
+    assert len(calls(tape).steps) == 1
