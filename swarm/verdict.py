@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-JUDGE_VERSION = 1
+JUDGE_VERSION = 2
 """Raised by hand when verdicts change meaning; older verdicts are then stale and never compared."""
 
 

@@ -78,6 +78,7 @@ def test_the_readme_shows_its_two_commands_first() -> None:
         "docs/operating.md",
         "docs/gpu.md",
         "docs/exchange.md",
+        "docs/trust.md",
     ],
 )
 def test_links_lead_to_files_that_exist(name: str) -> None:
