@@ -20,6 +20,7 @@ MEASURING = (
     "attacks",
     "flow",
     "honest",
+    "hygiene/test_canary.py",
     "judge",
     "test_baseline.py",
     "test_benchmarks.py",

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from swarm.cli.leash import leash_environment
+from swarm.environment import environment
 
 RESTARTS = 5
 RESTART_WINDOW_S = 60.0
@@ -119,7 +120,7 @@ class Supervisor:
                 stdout=log,
                 stderr=log,
                 cwd=self._cwd,
-                env=os.environ | leash_environment(self._cores),
+                env=environment(**leash_environment(self._cores)),
                 # Ctrl-C in a terminal goes to `swarm run` alone, which stops the roles in order.
                 start_new_session=True,
             )

@@ -7,7 +7,6 @@ Storing is `swarm.baseline`'s.
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from swarm.baseline import Baseline, parse_baseline
 from swarm.device import Device
+from swarm.environment import environment
 from swarm.errors import Refused
 from swarm.job import encode_files
 from swarm.judge.wire import Closed, receive, send
@@ -45,7 +45,7 @@ def measure(
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                env=environment(PYTHONPATH=str(ROOT)),
                 start_new_session=True,
             )
         try:

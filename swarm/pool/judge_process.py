@@ -17,6 +17,7 @@ from pathlib import Path
 
 from swarm import job as jobs
 from swarm.device import Device
+from swarm.environment import environment
 from swarm.job import Job
 from swarm.judge.wire import COMPARISON, READY, VERDICT, Closed, receive, send
 from swarm.pool.protocol import Done, Lost
@@ -66,7 +67,7 @@ class JudgeProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env=os.environ | {"PYTHONPATH": _python_path()},
+                    env=environment(PYTHONPATH=_python_path()),
                     start_new_session=True,
                 )
             except OSError as error:
