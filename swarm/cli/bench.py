@@ -224,7 +224,11 @@ def _devices_for(root: RunRoot, tree: Tree, device: str | None) -> list[Device]:
 
 
 def _other(paths: RunPaths, problem: str, text: str) -> Tree:
-    return _folder(Path(text)) if Path(text).is_dir() else _commit(paths, problem, text)
+    try:
+        is_folder = Path(text).is_dir()
+    except OSError:  # longer than any path
+        is_folder = False
+    return _folder(Path(text)) if is_folder else _commit(paths, problem, text)
 
 
 def _folder(folder: Path) -> Tree:
@@ -233,6 +237,8 @@ def _folder(folder: Path) -> Tree:
     files: dict[str, bytes] = {}
     try:
         for path in folder.rglob("*"):
+            if path.is_symlink():
+                raise BadInput("is a symbolic link", where=str(path), remedy="put the file itself there")
             if not path.is_file():
                 continue
             if len(files) == MAX_FILES or path.stat().st_size > MAX_FILE_BYTES:
