@@ -140,6 +140,14 @@ def test_merged_commit_stays_with_its_worker_and_is_listed_once(hub: Hub) -> Non
         assert all(order.index(parent) < order.index(listed.commit) for parent in listed.parents)
 
 
+def test_merged_commit_without_its_branch_is_not_taken_for_the_planners(hub: Hub) -> None:
+    branch = hub.assign("p", "w1")
+    merged = merge(hub, hand_in(hub, branch, "fast"))
+    git(hub.paths.hub, "update-ref", "-d", branch.ref)
+    with Hub(hub.paths) as restarted:
+        assert [item.commit for item in restarted.commits("p")] == [hub.epoch("p").commit, merged]
+
+
 def test_another_process_sees_every_commit_at_once(hub: Hub) -> None:
     branch = hub.assign("p", "w1")
     with Hub(hub.paths) as other:

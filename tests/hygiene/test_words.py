@@ -163,3 +163,17 @@ def test_a_refusal_names_paths_in_code(tmp_path: Path) -> None:
         swarm.round()
         reason = swarm.ledger.refusals("rope")[planted].reason
         assert WORD in reason and WORD not in re.sub(r"`[^`]*`", "", reason)
+
+
+def test_a_report_quotes_why_a_champion_has_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Swarm(make_root(tmp_path), LoudPool(), workers=()) as swarm:
+        swarm.start("rope", seed=solution(BLOCK=13))
+        for _ in range(3):
+            swarm.round()
+        monkeypatch.chdir(tmp_path)
+        cli.main(["report", "--run", "test"])
+        printed = capsys.readouterr().out
+        assert WORD in printed and not {"\x1b", "\x07", "\u202e"} & {*printed}
+        assert_quoted(swarm.paths.scoreboard_md.read_text(), "the head of the branch is COMPILE_ERROR")
