@@ -98,7 +98,7 @@ def _is_interval(low: float, ratio: float, high: float) -> bool:
 def _common_fault(environment: Environment, texts: Iterable[str]) -> str:
     if not NAME.fullmatch(environment.device_model):
         return "its device model is not a name"
-    if any(len(text) > MAX_TEXT_CHARS for text in texts):
+    if any(len(text) > MAX_TEXT_CHARS for text in (*texts, environment.trust_reason)):
         return "one of its texts is too long"
     numbers = [value for value in environment.facts.values() if not isinstance(value, str)]
     return "" if all(map(math.isfinite, numbers)) else "one of its facts is not a number"

@@ -503,6 +503,7 @@ FORGED_VERDICTS: dict[str, Change] = {
     "a date that is no number": _set(created_s=float("nan")),
     "a status that is none": _set(status="GOOD"),
     "a log without end": _set(log="x" * 100_000),
+    "a doubt without end": lambda raw: raw["environment"].update(trust_reason="x" * 100_000),
     "a device model that is a path": lambda raw: raw["environment"].update(device_model="../x"),
     "another device model": lambda raw: raw["environment"].update(device_model="h200"),
     "a field too few": lambda raw: raw.pop("seed"),

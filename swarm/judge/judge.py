@@ -21,7 +21,7 @@ from typing import Self
 
 from swarm import sandbox
 from swarm.device import Device
-from swarm.foreign import plain
+from swarm.foreign import one_line
 from swarm.job import Job, Purpose
 from swarm.judge import compare, timing
 from swarm.judge.build import Built, Frozen, build, frozen
@@ -352,7 +352,7 @@ class Judge:
             timer=self._desk.timer,
             sandbox=sandbox.standing(),
             trust=self._trust(built),
-            trust_reason=plain(doubt)[:REASON_CHARS],
+            trust_reason=one_line(doubt, REASON_CHARS),
             versions=self._desk.versions(),
             facts=begun.facts,
         )

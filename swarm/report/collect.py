@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from swarm.errors import BadInput
-from swarm.foreign import inline
+from swarm.foreign import INLINE_CHARS, inline, one_line
 from swarm.hub import Epoch, Hub, Submission
 from swarm.ledger import Ledger
 from swarm.problem import SETTINGS_FILE
@@ -106,7 +106,9 @@ def _conditions(verdict: Verdict | None) -> dict[str, str]:
         "device": f"{environment.device_model} ({environment.device_uuid})",
         "timer": environment.timer,
         "sandbox": environment.sandbox,
-        "trust": ": ".join(filter(None, (environment.trust, environment.trust_reason))),
+        "trust": ": ".join(
+            filter(None, (environment.trust, one_line(environment.trust_reason, INLINE_CHARS)))
+        ),
         "judge version": str(verdict.judge_version),
         **environment.versions,
         **{name: str(value) for name, value in environment.facts.items()},
