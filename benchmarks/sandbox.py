@@ -83,6 +83,10 @@ class Unboxed:
         self.close()
 
     @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
     def log(self) -> str:
         while select.select([self.log_fd], [], [], 0)[0] and self.drain():
             pass
