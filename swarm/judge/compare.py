@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from swarm.judge.protocol import Call, Caller, Control, Sitting
-from swarm.judge.timing import TRIM, Samples, finish, request, trimmed
+from swarm.judge.timing import TRIM, Samples, finish, inspected, request, trimmed
 from swarm.languages.protocol import Failure
 from swarm.protocol import Tests
 from swarm.verdict import Outcome, Trust, WorkloadRatio, geometric_mean
@@ -28,6 +28,8 @@ MAX_DROPPED = 1.0
 CHAMPION, CANDIDATE = 0, 1
 HOST_BELIEVED_US = 10.0
 """On a GPU: what the judge's clock lets pass as jitter is more than the whole of a shorter time."""
+SEEN = 0.5
+"""The part of a claimed gain that another clock must have seen, give or take its noise."""
 CERTAIN = 0.2
 """No more quads are made once half the ratio's interval is this part of the least effect that counts."""
 
@@ -133,6 +135,22 @@ def decide(
     return Decision(outcome, reason, ratio, low, high, workloads)
 
 
+def unseen_gain(quads: Quads, *, one_core: bool) -> str:
+    """Say so where a clock that no candidate reaches saw less than half of the gain that is claimed.
+
+    If there is one core it is that core's own: how busy several are says little about a call's time.
+    """
+    claimed_us = [trimmed(side.claimed_us)[0] for side in quads.sides]
+    seen = [trimmed((side.busy if one_core else side.wall).whole_us) for side in quads.sides]
+    gain_us = claimed_us[CHAMPION] - claimed_us[CANDIDATE]
+    seen_us = seen[CHAMPION][0] - seen[CANDIDATE][0]
+    noise_us = math.hypot(seen[CHAMPION][1], seen[CANDIDATE][1])
+    if seen_us + noise_us >= SEEN * gain_us:
+        return ""
+    clock = "its core's clock" if one_core else "the judge's clock"
+    return f"it claims to save {gain_us:.1f} us a call, and {clock} saw {seen_us:.1f} +- {noise_us:.1f} us"
+
+
 def _outcome(
     ratio: float,
     low: float,
@@ -218,7 +236,7 @@ def _checked(
     claims = request(caller, calls, control, samples, rng)
     if isinstance(claims, Failure):
         return claims
-    return sitting.inspect(calls, [fully] * len(calls))
+    return inspected(sitting, caller, calls, [fully] * len(calls))
 
 
 def _resample(log_ratios: Sequence[float], generator: torch.Generator) -> torch.Tensor:

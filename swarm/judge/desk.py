@@ -20,7 +20,7 @@ from swarm.judge import sitting
 from swarm.judge.arena import Arena
 from swarm.judge.build import Built, Frozen, language
 from swarm.judge.clock import CoreClock
-from swarm.judge.compare import Quads, SideFailure
+from swarm.judge.compare import Quads, SideFailure, unseen_gain
 from swarm.judge.reference import InvalidReference, Reference, References, input_specs
 from swarm.judge.runner import Runner, Slot
 from swarm.judge.sitting import Sitting
@@ -202,8 +202,8 @@ class CpuTable:
     def doubt(
         self, built: Sequence[Built], workload: Workload, quads: Quads, rng: random.Random
     ) -> str | SideFailure:
-        """Nothing: both sides are timed by one clock that costs neither anything."""
-        return ""
+        """Ask the cores' clock about a gain: a lie too small for one call shows in the difference of many."""
+        return unseen_gain(quads, one_core=len(self._desk.device.cores) == 1)
 
     def flops(self, workload: Workload) -> float:
         return self._reference.flops(input_specs(self._rules.problem.definition, workload))
@@ -231,6 +231,7 @@ class EmptyCandidate:
         artifact = language(manifest).compile(files, manifest, problem, desk.device, desk.cache, limits)
         if isinstance(artifact, Failure):
             raise RuntimeError(f"the empty candidate does not compile: {artifact.reason} {artifact.log}")
+        self.busy_us = 0.0
         self._arena = Arena(ARENA_BYTES)
         self._runner = desk.runner(artifact, problem, self._arena, memory_gib=MEMORY_GIB, timeout_s=CALL_S)
         self.overhead_us(())
@@ -240,6 +241,7 @@ class EmptyCandidate:
         claims = self._runner.call([Slot((0,), (ARENA_BYTES // 2,), {"n": 1})])
         if isinstance(claims, Failure):
             raise RuntimeError(f"the empty candidate failed: {claims.reason} {claims.log}")
+        self.busy_us = (self._runner.busy_ns - sum(claims)) / 1e3
         return (self._runner.wall_ns - sum(claims)) / 1e3
 
     def close(self) -> None:

@@ -179,6 +179,12 @@ class Judge:
                 if time_us < limit.floor_us * (1 - self._desk.floor_noise):
                     status = Status.BELOW_SOL
                     reason = f"{time_us:.2f} us is below the physical floor of {limit.floor_us:.2f} us"
+                elif timed.quick_us < limit.floor_us * (1 - self._desk.floor_noise):
+                    status, time_us = Status.REWARD_HACK, None
+                    reason = (
+                        f"one call of a request did the work of the others: some took "
+                        f"{timed.quick_us:.2f} us, and the physical floor is {limit.floor_us:.2f} us"
+                    )
             yield WorkloadResult(
                 uuid=workload.uuid,
                 status=status,

@@ -91,12 +91,17 @@ class Caller(Protocol):
     """What executes calls: a runner, or a baseline in the reference's process."""
 
     wall_ns: int
+    busy_ns: int
+    """Processor time of the last request, of one core; 0 where the work is not a processor's."""
 
     @property
     def clock(self) -> str:
         """Name the clock that the last claims were read from."""
 
     def call(self, slots: Sequence[Slot]) -> list[int] | Failure: ...
+
+    def linger(self, seconds: float) -> None:
+        """Let it go on without a request, for what it may have left undone."""
 
 
 class Candidate(Caller, AbstractContextManager["Candidate"], Protocol):
@@ -108,6 +113,9 @@ class Candidate(Caller, AbstractContextManager["Candidate"], Protocol):
 
 class Control(Protocol):
     """An empty candidate in a runner like the candidate's."""
+
+    busy_us: float
+    """What the last request took of a core beyond its claim."""
 
     def overhead_us(self, slots: Sequence[Slot]) -> float:
         """Make a request beside one of `slots`; return what it took by our clock beyond its claim."""

@@ -2,7 +2,8 @@
 
 A call is a list of slots; the answer is the nanoseconds the runner claims for each, or how it failed. The
 claims are all that is taken from it: what it computed is in the arena, for the judge to check. Between
-calls the runner is stopped, so that it can neither finish late nor disturb another runner.
+calls the runner is stopped, so that it can neither finish late nor disturb another runner; for the same
+reason it must be alone in its box.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from swarm import sandbox
 from swarm.definition import Definition, TensorSpec
 from swarm.device import Device
 from swarm.errors import Refused
+from swarm.judge import tasks
 from swarm.judge.arena import Arena
 from swarm.judge.runner_main import FAILED, HELLO, READY, WORD
 from swarm.languages.native import Native
@@ -45,6 +47,8 @@ END_S = 2.0
 MAX_SLOTS, MAX_ARGUMENTS, MAX_AXES = 64, 128, 64
 """As in native.cpp."""
 MAX_ANSWER = 65_536
+SPINS = "200"
+"""Turns of a waiting OpenMP thread before it sleeps: some microseconds, more than lies between two calls."""
 PYTHON_BYTES = 256 << 20
 """Address space of an interpreter that imports only ctypes."""
 TORCH_BYTES = 6 << 30
@@ -98,7 +102,11 @@ class Runner:
         self.pid: int | None = None
         """The candidate's process, once it is ready."""
         self.wall_ns = 0
-        """From sending the last request to its answer, by the judge's clock."""
+        """From letting the runner go on to its answer to the last request, by the judge's clock."""
+        self.busy_ns = 0
+        """Processor time that the last request took, and what came after the one before; a core's share."""
+        self._cores = len(device.cores)
+        self._busy_before_ns = 0
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         with theirs:
@@ -144,6 +152,8 @@ class Runner:
             self._stop()
             if answer != READY:
                 self._failure = self._told(answer, b"")
+            elif self.pid is not None:
+                self._busy_before_ns = tasks.busy_ns(self.pid)
         return self._failure
 
     def call(self, slots: Sequence[Slot], timeout_s: float | None = None) -> list[int] | Failure:
@@ -157,8 +167,8 @@ class Runner:
             return failure
         nonce = secrets.token_bytes(WORD)
         request = nonce + b"".join(map(self._pack, slots))
-        self._continue()
         start_ns = time.monotonic_ns()
+        self._continue()
         try:
             self._socket.send(request)
         except (BrokenPipeError, ConnectionResetError):
@@ -171,6 +181,9 @@ class Runner:
             self._failure = answer  # and its process is gone: its id may be another's by now
             return answer
         self._stop()
+        if failure := self._not_alone():
+            self._failure = failure
+            return failure
         if len(answer) == WORD * (1 + len(slots)) and answer.startswith(nonce):
             claims = list(struct.unpack(f"<{len(slots)}q", answer[WORD:]))
             if min(claims) > 0 and sum(claims) <= self.wall_ns:
@@ -181,6 +194,13 @@ class Runner:
         else:
             self._failure = self._told(answer, nonce)
         return self._failure
+
+    def linger(self, seconds: float) -> None:
+        """Let it go on without a request, for what it may have left undone."""
+        if self._failure is None:
+            self._continue()
+            time.sleep(seconds)
+            self._stop()
 
     def close(self) -> None:
         """Kill everything the candidate started, and wait until it is gone."""
@@ -264,6 +284,21 @@ class Runner:
         meaning = SIGNALS.get(end.signal or "", "")
         return Failure(Status.RUNTIME_ERROR, how + meaning, self.log)
 
+    def _not_alone(self) -> Failure | None:
+        """Look at what the stopped runner has used, and at what is not stopped with it."""
+        assert self.pid is not None, "it has answered, so the kernel has told its id"
+        try:
+            busy_ns = tasks.busy_ns(self.pid)
+        except OSError:
+            return self._ended()
+        self.busy_ns = (busy_ns - self._busy_before_ns) // self._cores
+        self._busy_before_ns = busy_ns
+        others = tasks.beside(self.pid, self._process.pid)
+        if not others:
+            return None
+        reason = f"{len(others)} other processes were in its box when it answered: nothing may run on"
+        return Failure(Status.REWARD_HACK, reason, self.log)
+
     def _told(self, answer: bytes, nonce: bytes) -> Failure:
         """Read an answer that is not a list of times: the failure it tells, or a forgery."""
         if answer.startswith(nonce + FAILED):
@@ -299,6 +334,7 @@ def _limits(kind: Kind, device: Device, memory_bytes: int) -> sandbox.Limits:
 def _environment(device: Device) -> dict[str, str]:
     return {
         "OMP_NUM_THREADS": str(len(device.cores)),
+        "GOMP_SPINCOUNT": SPINS,  # else threads that have nothing to do look like threads at work
         "USER": "swarm",  # inductor asks for it, and there is no /etc/passwd
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }

@@ -1,7 +1,8 @@
 """How long one call takes: samples until the interval is narrow, bounded by the judge's clock.
 
-The runner's clock is a claim. What a request took by the judge's clock, less what it claims, less what an
-empty candidate's request takes beside it, is time that the candidate hid: a little is noise, more is a lie.
+The runner's clock is a claim. Two others, which it cannot reach, bound it: the judge's own, and the time
+that the cores spent on its process. What a request took by them, less what an empty candidate's takes beside
+it, is what its calls took at most: a claim that is a little less is noise, and much less is a lie.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ HIDDEN_US, HIDDEN_SHARE = 2.0, 0.05
 REQUEST_SLACK_US = 15.0
 """Per request: how much slower an honest candidate's answer may be than the control's, as its own data fills
 the caches."""
+LINGER_S = 0.1
+"""How long wrong outputs are given to become right by themselves, which then were late."""
 MAX_WARM_UPS = 3
 LEAST_REQUESTS = 6
 """Fewer have no median to speak of."""
@@ -37,23 +40,55 @@ class Contradicted(Failure):
 
 
 @dataclass(slots=True)
+class Bound:
+    """What the calls of each request took at most, by a clock that the candidate cannot reach."""
+
+    call_us: list[float] = field(default_factory=list)
+    """Per slot, less what the control took."""
+    control_us: list[float] = field(default_factory=list)
+    """Per slot, what the control took; its spread is the noise of the hour."""
+
+    def note(self, request_us: float, control_us: float, slots: int) -> None:
+        self.call_us.append((request_us - control_us - REQUEST_SLACK_US) / slots)
+        self.control_us.append(control_us / slots)
+
+    @property
+    def whole_us(self) -> list[float]:
+        """Per slot, with what any request takes: between two candidates that cancels out."""
+        return [call + control for call, control in zip(self.call_us, self.control_us, strict=True)]
+
+    def add(self, other: Bound) -> None:
+        self.call_us += other.call_us
+        self.control_us += other.control_us
+
+    def hidden(self, claimed_us: float) -> tuple[float, float]:
+        """Return how much more than claimed a call took, and how much of that may be noise."""
+        if len(self.call_us) < LEAST_REQUESTS:
+            return 0.0, math.inf
+        centre, half_width = trimmed(self.call_us)
+        low_us, _, high_us = statistics.quantiles(self.control_us, n=4)
+        resolution_us = max(HIDDEN_US, HIDDEN_SHARE * claimed_us)
+        return centre - claimed_us, resolution_us + half_width + high_us - low_us
+
+
+@dataclass(slots=True)
 class Samples:
     """The timed calls of one runner on one workload."""
 
     claimed_us: list[float] = field(default_factory=list)
     request_us: list[float] = field(default_factory=list)
     """The same by request: the mean of its claims."""
-    hidden_us: list[float] = field(default_factory=list)
-    """Per request, per slot: wall time less claims, less the control's beside it."""
-    control_us: list[float] = field(default_factory=list)
-    """Per request, per slot: what the control's took; its spread is the noise of the hour."""
+    wall: Bound = field(default_factory=Bound)
+    """By the judge's clock."""
+    busy: Bound = field(default_factory=Bound)
+    """By the cores' time, which is hardly longer where others use them as well."""
     clocks: set[str] = field(default_factory=set)
 
     def add(self, other: Samples) -> None:
         self.claimed_us += other.claimed_us
         self.request_us += other.request_us
-        self.hidden_us += other.hidden_us
-        self.control_us += other.control_us
+        self.wall.add(other.wall)
+        self.busy.add(other.busy)
         self.clocks |= other.clocks
 
     @property
@@ -71,6 +106,8 @@ class Timed:
     """Half width of the 95 % interval."""
     calls: int
     clock: str = ""
+    quick_us: float = math.inf
+    """What a quarter of the calls took at most."""
 
 
 def measure(
@@ -93,13 +130,13 @@ def measure(
         if isinstance(claims, Failure):
             return claims
         fully = [sitting.wants_comparison(call, done + at, least) for at, call in enumerate(calls, 1)]
-        failure = sitting.inspect(calls, fully)
+        failure = inspected(sitting, caller, calls, fully)
         if failure is not None:
             return failure
         if done >= warm_ups and (not sitting.disturbance() or time.monotonic() > deadline):
             samples.add(found)
         done += len(calls)
-        if samples.claimed_us and is_enough(samples.claimed_us, sitting, deadline):
+        if samples.claimed_us and is_enough(samples, sitting, deadline):
             return finish(samples)
 
 
@@ -117,39 +154,62 @@ def request(
     samples.claimed_us.extend(ns / 1e3 for ns in claims)
     samples.request_us.append(sum(claims) / 1e3 / len(claims))
     if control is not None:
-        wall_us = caller.wall_ns / 1e3
         overhead_us = overhead_us if control_first else control.overhead_us(slots)
-        hidden_us = wall_us - sum(claims) / 1e3 - overhead_us - REQUEST_SLACK_US
-        samples.hidden_us.append(hidden_us / len(claims))
-        samples.control_us.append(overhead_us / len(claims))
+        samples.wall.note(caller.wall_ns / 1e3, overhead_us, len(claims))
+        samples.busy.note(caller.busy_ns / 1e3, control.busy_us, len(claims))
     return claims
 
 
-def is_enough(claimed_us: Sequence[float], sitting: Sitting[Any], deadline: float) -> bool:
+def inspected(
+    sitting: Sitting[Any], caller: Caller, calls: Sequence[Call], fully: Sequence[bool]
+) -> Failure | None:
+    """Return what is wrong with `calls`, after a request; what becomes right by itself was late."""
+    failure = sitting.inspect(calls, fully)
+    if failure is None or failure.status is not Status.INCORRECT_NUMERICAL:
+        return failure
+    caller.linger(LINGER_S)
+    if sitting.inspect(calls, [True] * len(calls)) is not None:
+        return failure
+    return Failure(
+        Status.REWARD_HACK,
+        f"its outputs were right {LINGER_S * 1e3:g} ms after the answer and not yet when it came: "
+        f"work went on that nobody timed; {failure.reason}",
+    )
+
+
+def is_enough(samples: Samples, sitting: Sitting[Any], deadline: float) -> bool:
     tests = sitting.tests
-    count = len(claimed_us)
+    count = len(samples.claimed_us)
+    if 0 < len(samples.wall.call_us) < LEAST_REQUESTS:  # claims that never vary must not end it before that
+        return False
     if count < tests.min_calls or sitting.evidence.compared < min(tests.rounds, count):
         return False
     if count >= tests.max_calls or time.monotonic() >= deadline:
         return True
-    centre, half_width = trimmed(claimed_us)
+    centre, half_width = trimmed(samples.claimed_us)
     return half_width <= tests.ci_goal * centre
 
 
 def finish(samples: Samples) -> Timed | Failure:
-    """Return the time, unless the judge's clock contradicts it."""
+    """Return the time, unless the judge's clock or the cores' contradicts it."""
     centre, half_width = _centre(samples)
-    if len(samples.hidden_us) >= LEAST_REQUESTS:
-        hidden_us = statistics.median(samples.hidden_us)
-        low_us, _, high_us = statistics.quantiles(samples.control_us, n=4)
-        allowed_us = max(HIDDEN_US, HIDDEN_SHARE * centre) + high_us - low_us
+    claimed_us = max(centre, trimmed(samples.request_us)[0])
+    for clock, bound, kind in (
+        ("the clock of its cores", samples.busy, Failure),
+        ("the judge's clock", samples.wall, Contradicted),
+    ):
+        hidden_us, allowed_us = bound.hidden(claimed_us)
         if hidden_us > allowed_us:
-            return Contradicted(
+            return kind(
                 Status.REWARD_HACK,
-                f"it claims {centre:.1f} us a call, but the judge's clock saw {hidden_us:.1f} us more "
-                f"than that, where {allowed_us:.1f} us are allowed",
+                f"it claims {claimed_us:.1f} us a call, but {clock} saw {hidden_us:.1f} us more than that, "
+                f"where {allowed_us:.1f} us are allowed",
             )
-    return Timed(centre, half_width, len(samples.claimed_us), samples.clock)
+    return Timed(centre, half_width, len(samples.claimed_us), samples.clock, _quartile(samples.claimed_us))
+
+
+def _quartile(values: Sequence[float]) -> float:
+    return sorted(values)[len(values) // 4]
 
 
 def _centre(samples: Samples) -> tuple[float, float]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarm.judge.compare import Decision, Quads, decide, is_certain
-from swarm.judge.timing import Samples
+from swarm.judge.compare import Decision, Quads, decide, is_certain, unseen_gain
+from swarm.judge.timing import Bound, Samples
 from swarm.protocol import Tests, load_protocol
 from swarm.verdict import Outcome, Trust
 
@@ -78,6 +78,33 @@ def test_a_few_wild_quads_do_not_decide() -> None:
     found = quads(1.0, noise=0.002)
     found.log_ratios[:5] = [math.log(3)] * 5
     assert decide({"w": found}, TESTS, seed=1).outcome is not Outcome.FASTER
+
+
+def bounded(claimed_us: float, seen_us: float, noise_us: float) -> Samples:
+    """Return a side's claims, and what its core's clock saw of each."""
+    dice = random.Random(f"{claimed_us}/{seen_us}")
+    busy = Bound([dice.gauss(seen_us, noise_us) for _ in range(60)], [0.0] * 60)
+    return Samples([claimed_us] * 60, [claimed_us] * 60, busy=busy)
+
+
+@pytest.mark.parametrize(
+    ("claimed_us", "seen_us", "is_doubted"),
+    [(12.0, 12.0, False), (12.0, 15.0, False), (12.0, 20.0, True), (20.0, 12.0, False), (20.0, 20.0, False)],
+    ids=["seen", "half", "not seen", "more than claimed", "none"],
+)
+def test_half_of_a_gain_must_be_seen_by_a_clock_out_of_reach(
+    claimed_us: float, seen_us: float, is_doubted: bool
+) -> None:
+    quads = Quads(sides=(bounded(20.0, 20.0, 2.0), bounded(claimed_us, seen_us, 2.0)))
+    doubt = unseen_gain(quads, one_core=True)
+    assert bool(doubt) is is_doubted
+    if is_doubted:
+        assert "claims to save 8.0 us a call" in doubt
+
+
+def test_a_clock_that_is_too_noisy_to_see_a_gain_says_nothing() -> None:
+    quads = Quads(sides=(bounded(20.0, 20.0, 100.0), bounded(18.0, 20.0, 100.0)))
+    assert unseen_gain(quads, one_core=True) == ""
 
 
 def test_equal_trees_are_rarely_called_faster() -> None:

@@ -5,19 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.judge.timing import Samples, Timed, finish, trimmed
+from swarm.judge.timing import Bound, Contradicted, Samples, Timed, finish, trimmed
 from swarm.languages.protocol import Failure
 from swarm.verdict import Status
 
 
 def samples(claimed: float, hidden: float, noise: float = 0.0, count: int = 20) -> Samples:
+    """Return what so many requests of one call gave, and the judge's clock of each."""
     dice = random.Random(3)
-    return Samples(
-        [claimed] * count,
-        [claimed] * count,
-        [hidden + dice.uniform(-noise, noise) for _ in range(count)],
+    wall = Bound(
+        [claimed + hidden + dice.uniform(-noise, noise) for _ in range(count)],
         [10 + dice.uniform(-noise, noise) for _ in range(count)],
     )
+    return Samples([claimed] * count, [claimed] * count, wall)
 
 
 def test_a_quarter_of_wild_samples_does_not_move_the_centre() -> None:
@@ -51,7 +51,7 @@ def test_the_centre_scales_with_the_samples(found: list[float], factor: float) -
 
 
 def test_honest_claims_are_taken() -> None:
-    assert finish(samples(100.0, hidden=-3.0)) == Timed(100.0, 0.0, 20)
+    assert finish(samples(100.0, hidden=-3.0)) == Timed(100.0, 0.0, 20, quick_us=100.0)
 
 
 @pytest.mark.parametrize(("claimed", "hidden"), [(10.0, 2.5), (100.0, 6.0), (1.0, 99.0)])
@@ -69,9 +69,24 @@ def test_what_the_clock_cannot_resolve_is_no_lie(claimed: float, hidden: float) 
 
 def test_on_a_noisy_machine_the_bound_widens_with_the_noise_of_the_control() -> None:
     noisy = samples(100.0, hidden=12.0, noise=30.0)
-    low, _, high = statistics.quantiles(noisy.control_us, n=4)
+    low, _, high = statistics.quantiles(noisy.wall.control_us, n=4)
     assert high - low > 12
     assert isinstance(finish(noisy), Timed)
+
+
+def test_a_lie_in_every_other_request_is_found() -> None:
+    found = samples(100.0, hidden=0.0)
+    found.claimed_us[::2] = found.request_us[::2] = [10.0] * 10
+    assert isinstance(finish(found), Contradicted)
+
+
+def test_time_that_the_cores_spent_and_the_claims_hide_is_a_hack_however_busy_the_machine_is() -> None:
+    found = samples(100.0, hidden=0.0, noise=1000.0)
+    found.busy = Bound([160.0] * 20, [10.0] * 20)
+    failure = finish(found)
+    assert isinstance(failure, Failure) and not isinstance(failure, Contradicted)
+    assert failure.status is Status.REWARD_HACK
+    assert "the clock of its cores saw 60.0 us more" in failure.reason
 
 
 def test_a_few_requests_prove_nothing() -> None:

@@ -111,6 +111,8 @@ class CudaRunner:
         self.wall_ns = 0
         """From sending the last request to its answer by the judge's clock, less the waits that it asked for
         and, where a control is to be held against it, what jitters on the host."""
+        self.busy_ns = 0
+        """Nothing to ask for: the work is the GPU's, and our own code waits for it."""
         self.claims: list[Claim] = []
         """What the runner said of the last request."""
         self.late = 0
@@ -231,6 +233,13 @@ class CudaRunner:
         self._continue()
         return self._process.send(UNLOAD) is None and self._process.receive(LOAD_S[self._host]) == READY
 
+    def linger(self, seconds: float) -> None:
+        """Let it go on without a request, for what it may have left undone."""
+        if self._failure is None:
+            self._continue()
+            time.sleep(seconds)
+            self._stop()
+
     def close(self) -> None:
         """Kill everything the candidate started, and wait until it is gone."""
         self._process.close()
@@ -344,6 +353,8 @@ class CudaControl:
 
     Its process outlives the jobs: `at` takes it to another job's table, `leave` away from there.
     """
+
+    busy_us = 0.0
 
     def __init__(self, kind: Kind, spares: Spares) -> None:
         self._kind = kind
