@@ -162,6 +162,6 @@ def _reason(built: toolchain.NotBuilt, limits: CompileLimits) -> str:
     if built.exit is None:
         return f"the compiler did not end within {limits.timeout_s:g} s"
     for line in built.log.splitlines():
-        if "error:" in line or "undefined reference" in line or "multiple definition" in line:
+        if "error:" in line.lower() or "undefined reference" in line or "multiple definition" in line:
             return line.strip()[:300]
     return f"the compiler failed: {built.exit}"
