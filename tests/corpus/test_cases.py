@@ -39,3 +39,22 @@ def test_an_attack_says_where_it_was_seen_what_stops_it_and_how_that_shows(case:
 @every_honest_case
 def test_an_honest_candidate_says_what_it_looks_like(case: Case) -> None:
     assert re.search(r"^Looks like: \S", case.doc, re.MULTILINE)
+
+
+NO_CANDIDATES = {
+    "A12": "a warm cache is for the judge to prevent: tests/languages/test_native.py",
+    "C6": "a tree that was measured is not measured again: tests/flow/test_kills.py",
+}
+
+
+def test_every_family_of_known_tricks_is_tried() -> None:
+    rows = {"A": 15, "B": 13, "C": 7}
+    known = {f"{letter}{number}" for letter, count in rows.items() for number in range(1, count + 1)}
+    assert known - {case.family for case in cases("attack")} == set(NO_CANDIDATES)
+
+
+def test_the_corpora_are_as_large_as_is_claimed() -> None:
+    assert len(cases("attack")) >= 60
+    assert len(cases("attack", "cpu")) >= 35
+    assert len(cases("honest")) >= 80
+    assert len(cases("honest", "cpu")) >= 40
