@@ -153,7 +153,8 @@ class Runner:
             if answer != READY:
                 self._failure = self._told(answer, b"")
             elif self.pid is not None:
-                self._busy_before_ns = tasks.busy_ns(self.pid)
+                with suppress(OSError):  # it has died since: the first request will tell
+                    self._busy_before_ns = tasks.busy_ns(self.pid)
         return self._failure
 
     def call(self, slots: Sequence[Slot], timeout_s: float | None = None) -> list[int] | Failure:

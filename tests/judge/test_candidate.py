@@ -253,3 +253,17 @@ def test_python_that_cannot_be_loaded(cache: Path) -> None:
     assert isinstance(found, Failure)
     assert found.status is Status.RUNTIME_ERROR
     assert "ModuleNotFoundError" in found.reason
+
+
+def test_death_right_after_it_was_loaded(cache: Path) -> None:
+    before = (
+        'extern "C" int usleep(unsigned);\nstatic void die() { usleep(20000); abort(); }\n'
+        "__attribute__((constructor)) static void early() { new std::thread(die); }"
+    )
+    with bench(cpp(source("", before), cache), cache) as it:
+        it.runner.ready()
+        it.runner.linger(0.2)
+        found = it.call()
+    assert isinstance(found, Failure)
+    assert found.status is Status.RUNTIME_ERROR
+    assert "SIGABRT" in found.reason
