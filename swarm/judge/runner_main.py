@@ -79,15 +79,18 @@ def _serve_python(spec: SimpleNamespace, control: socket.socket) -> None:
     try:
         run = _load(spec.path, spec.entry)
         gc.disable()
-        control.send(READY)
-        while request := control.recv(MAX_REQUEST):
-            nonce, words = request[:WORD], request[WORD:]
+        answer = READY
+        while True:
             gc.collect()
-            gc.freeze()  # what a call leaves behind is looked through once, not before every request
+            gc.freeze()  # what a call leaves behind is looked through once, not after every request
+            control.send(answer)  # only now: between a request and its calls there is no time to read ahead
+            request = control.recv(MAX_REQUEST)
+            if not request:
+                return
+            nonce, words = request[:WORD], request[WORD:]
             answer = nonce
             for arguments in slots.unpack(words):
                 answer += _timed(native, run, arguments).to_bytes(WORD, "little", signed=True)
-            control.send(answer)
     except (Exception, SystemExit) as error:  # whatever a candidate raises is told in its own words
         print(traceback.format_exc(), flush=True)
         _fail(control, nonce, f"{type(error).__name__}: {error}")
