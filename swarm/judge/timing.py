@@ -124,7 +124,8 @@ def measure(
     done = 0
     least = tests.min_calls + warm_ups
     while True:
-        calls = sitting.fill(rng.randint(1, sitting.max_slots))
+        slots = sitting.max_slots if len(samples.claimed_us) < tests.max_calls else 1
+        calls = sitting.fill(rng.randint(1, slots))
         found = Samples()
         claims = request(caller, calls, control, found, rng)
         if isinstance(claims, Failure):
