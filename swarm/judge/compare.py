@@ -145,7 +145,7 @@ def unseen_gain(quads: Quads, *, one_core: bool) -> str:
     gain_us = claimed_us[CHAMPION] - claimed_us[CANDIDATE]
     seen_us = seen[CHAMPION][0] - seen[CANDIDATE][0]
     noise_us = math.hypot(seen[CHAMPION][1], seen[CANDIDATE][1])
-    if seen_us + noise_us >= SEEN * gain_us:
+    if gain_us <= 0 or seen_us + noise_us >= SEEN * gain_us:
         return ""
     clock = "its core's clock" if one_core else "the judge's clock"
     return f"it claims to save {gain_us:.1f} us a call, and {clock} saw {seen_us:.1f} +- {noise_us:.1f} us"

@@ -89,8 +89,8 @@ def bounded(claimed_us: float, seen_us: float, noise_us: float) -> Samples:
 
 @pytest.mark.parametrize(
     ("claimed_us", "seen_us", "is_doubted"),
-    [(12.0, 12.0, False), (12.0, 15.0, False), (12.0, 20.0, True), (20.0, 12.0, False), (20.0, 20.0, False)],
-    ids=["seen", "half", "not seen", "more than claimed", "none"],
+    [(12.0, 12.0, False), (12.0, 15.0, False), (12.0, 20.0, True), (20.0, 12.0, False), (90.0, 90.0, False)],
+    ids=["seen", "half", "not seen", "more than claimed", "a loss"],
 )
 def test_half_of_a_gain_must_be_seen_by_a_clock_out_of_reach(
     claimed_us: float, seen_us: float, is_doubted: bool
