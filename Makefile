@@ -36,7 +36,7 @@ doctor: $(VENV)/.run
 	@$(BIN)/swarm doctor
 
 test: $(VENV)/.dev
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not gpu" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 -m "not gpu" $(ARGS)
 
 attack: $(VENV)/.run
 	@$(BIN)/python -m tests.corpus $(ARGS)

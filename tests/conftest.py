@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,12 +35,21 @@ NOT_MEASURING = ("judge/cuda",)
 NICENESS = 10
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Put all tests that measure into one worker; the others go to whoever is free."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "device" if _measures(nodeid.removeprefix("tests/")) else nodeid
+
+    return Scheduling(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that measure first, and all of them into one worker."""
-    for item in items:
-        if _measures(item):
-            item.add_marker(pytest.mark.xdist_group("device"))
-    items.sort(key=lambda item: not _measures(item))
+    """Begin with the tests that measure, which take longer."""
+    items.sort(key=lambda item: not _measures(_name(item)))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,11 +61,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         os.environ.pop(VISIBLE, None)
     else:
         os.environ[VISIBLE] = _before
-    if "PYTEST_XDIST_WORKER" in os.environ and not _measures(item) and os.nice(0) < NICENESS:
+    if "PYTEST_XDIST_WORKER" in os.environ and not _measures(_name(item)) and os.nice(0) < NICENESS:
         os.sched_setaffinity(0, other_cores())
         os.nice(NICENESS)
 
 
-def _measures(item: pytest.Item) -> bool:
-    name = item.path.relative_to(HERE).as_posix()
+def _name(item: pytest.Item) -> str:
+    return item.path.relative_to(HERE).as_posix()
+
+
+def _measures(name: str) -> bool:
     return name.startswith(MEASURING) and not name.startswith(NOT_MEASURING)
