@@ -209,13 +209,14 @@ def writes_past_the_end() -> Files:
 
 @attack("B13", status=Status.RUNTIME_ERROR, reason="bytes (past the end|before the start) of [xwy]")
 def writes_far_past_every_guard() -> Files:
-    """Steps over the guard bands to zero whatever lies beyond them.
+    """Steps over the guard bands to zero whatever lies beyond them, up to the next buffer of its own.
 
     Seen: pygpubench, `gpu_scan_zeros`, which zeroed all memory that it could reach.
     Stopped by: nothing but calls lies there: inputs, outputs and guards, all of them looked at.
     """
     return cpp(
         """honest(x, w, y, 0, rows);
-        float* far = y + rows * columns + 1024;
-        for (int64_t i = 0; i < 512 * 32; ++i) far[i] = 0;"""
+        const float* const high = x < y ? y : x;
+        float* far = (x < y ? const_cast<float*>(x) : y) + rows * columns + 1024;
+        while (far + 1024 < high) *far++ = 0;"""
     )
