@@ -14,6 +14,7 @@ import pytest
 from swarm.changes import Changes
 from swarm.requests import Request, ask
 from swarm.role import Stop, beats
+from swarm.verdict import JUDGE_VERSION, verdict_key
 from tests.support import Swarm, make_root, solution
 
 
@@ -142,18 +143,13 @@ def test_a_raised_judge_version_judges_only_seeds_and_champions_again(
         swarm.start("rope")
         swarm.until(swarm.is_quiet)
         before = len(swarm.ledger.verdicts("rope"))
-    monkeypatch.setattr("swarm.watcher.JUDGE_VERSION", 2)
-    monkeypatch.setattr("swarm.watcher.verdict_key", lambda t, e, d, v=2: _key(t, e, d, v))
+    raised = JUDGE_VERSION + 1
+    monkeypatch.setattr("swarm.watcher.JUDGE_VERSION", raised)
+    monkeypatch.setattr("swarm.watcher.verdict_key", lambda t, e, d, v=raised: verdict_key(t, e, d, v))
     with Swarm(make_root(tmp_path), workers=()) as swarm:
         for _ in range(20):
             swarm.watcher.step(0.0)
         assert len(swarm.ledger.verdicts("rope")) == before + 2
-
-
-def _key(tree: str, epoch: str, model: str, version: int) -> str:
-    from swarm.verdict import verdict_key
-
-    return verdict_key(tree, epoch, model, version)
 
 
 @pytest.mark.parametrize(
