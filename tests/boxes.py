@@ -15,6 +15,10 @@ from swarm.sandbox import Completed, Level, Limits
 CORES = sorted(os.sched_getaffinity(0))
 PYTHON = os.path.realpath(sys.executable)
 
+HERE = Path(sandbox.__file__).parts
+GIVEN = {HERE[2]} if HERE[:2] == ("/", "tmp") else set()
+"""What a box holds in its /tmp besides its own, if this package happens to lie there."""
+
 
 def offered(at: Level) -> object:
     """Return a level as a parameter, which is left out where the machine cannot build it."""
