@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from swarm.device import Device
+from swarm.environment import environment
 from swarm.errors import BadInput, Refused
 
 HOST = Path("/usr/local/cuda")
@@ -232,7 +233,12 @@ def _nvcc_version(path: Path) -> str | None:
         return None
     try:
         done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=True
+            [path, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_S,
+            check=True,
+            env=environment(),
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -16,6 +16,7 @@ from swarm import sandbox
 from swarm.contents import files_hash
 from swarm.device import Device
 from swarm.durable import create_only
+from swarm.environment import environment
 from swarm.errors import Refused
 
 COMPILERS = ("g++", "c++", "clang++")
@@ -64,7 +65,12 @@ def compiler() -> Compiler:
         found = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin") or shutil.which(name)
         if found is not None:
             said = subprocess.run(
-                [found, "--version"], capture_output=True, text=True, timeout=30, check=True
+                [found, "--version"],
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=True,
+                env=environment(),
             )
             return Compiler(Path(found), said.stdout.splitlines()[0])
     raise Refused("no C++ compiler on this machine", remedy="install one: apt-get install g++")

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -21,11 +22,12 @@ from swarm import sandbox
 from swarm.environment import environment
 from swarm.layout import RunRoot
 from swarm.sandbox import Level
-from tests.flow.test_run import family, root, swarm_run, wait_for
+from tests.flow.test_run import root, swarm_run, wait_for
 from tests.hygiene.spies import KEY
 from tests.support import REPOSITORY
 
 __all__ = ["root"]
+ROLE = re.compile(r"-m swarm\.(judge\.main|cli\.main (?:watch|plan|worker))")
 REPORT = re.compile(r"SPY looked at (\d+) places and found (.*?) END", re.DOTALL)
 NAMES = (
     "OPENAI_API_KEY",
@@ -97,15 +99,17 @@ def test_no_role_of_a_run_is_given_a_key_and_no_file_of_it_holds_one(
     seen: set[str] = set()
 
     def has_looked() -> bool:
-        """Look into every process below the run."""
-        for process in family(run):
-            try:
-                environ = Path(f"/proc/{process.pid}/environ").read_bytes()
-                words = " ".join(process.cmdline())
-            except (OSError, psutil.Error):
-                continue  # it has just ended
-            assert not keys_in(environ + words.encode()), words
-            seen.update(re.findall(r"-m swarm\.(judge\.main|cli\.main \w+)", words))
+        """Look into every role and all that it has started; what else the run itself calls has its keys."""
+        for role in psutil.Process(run.pid).children():
+            with suppress(OSError, psutil.Error):  # it has just ended
+                named = ROLE.search(" ".join(role.cmdline()))
+                if named is None:
+                    continue  # or has just begun, and is a copy of the run still
+                for process in (role, *role.children(recursive=True)):
+                    words = " ".join(process.cmdline())
+                    environ = Path(f"/proc/{process.pid}/environ").read_bytes()
+                    assert not keys_in(environ + words.encode()), words
+                    seen.update(ROLE.findall(words))
         return seen >= {"judge.main", "cli.main watch", "cli.main plan", "cli.main worker"}
 
     with swarm_run("--minutes", "5") as run:
