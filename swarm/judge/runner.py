@@ -294,11 +294,7 @@ class Runner:
             return self._ended()
         self.busy_ns = (busy_ns - self._busy_before_ns) // self._cores
         self._busy_before_ns = busy_ns
-        others = tasks.beside(self.pid, self._process.pid)
-        if not others:
-            return None
-        reason = f"{len(others)} other processes were in its box when it answered: nothing may run on"
-        return Failure(Status.REWARD_HACK, reason, self.log)
+        return tasks.company(tasks.beside(self.pid, self._process.pid), self.log)
 
     def _told(self, answer: bytes, nonce: bytes) -> Failure:
         """Read an answer that is not a list of times: the failure it tells, or a forgery."""

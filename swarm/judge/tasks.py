@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from swarm.languages.protocol import Failure
+from swarm.verdict import Status
 
 PROC = Path("/proc")
 CPUCLOCK_SCHED = 2
@@ -14,6 +18,14 @@ CPUCLOCK_SCHED = 2
 def busy_ns(pid: int) -> int:
     """Return the processor time of all threads of a process; OSError if it is gone."""
     return time.clock_gettime_ns((~pid << 3) | CPUCLOCK_SCHED)
+
+
+def company(others: Sequence[int], log: str) -> Failure | None:
+    """Fail if there are other processes in a runner's box when it answers."""
+    if not others:
+        return None
+    reason = f"{len(others)} other processes were in its box when it answered: nothing may run on"
+    return Failure(Status.REWARD_HACK, reason, log)
 
 
 def beside(pid: int, root: int) -> list[int]:

@@ -192,9 +192,14 @@ def is_enough(samples: Samples, sitting: Sitting[Any], deadline: float) -> bool:
 
 
 def finish(samples: Samples) -> Timed | Failure:
-    """Return the time, unless the judge's clock or the cores' contradicts it."""
-    centre, half_width = _centre(samples)
-    claimed_us = max(centre, trimmed(samples.request_us)[0])
+    """Return the time, unless the judge's clock or the cores' contradicts it.
+
+    It is the centre of all claims, or of the requests' means if one call does the work of several: all slots
+    of a request lie open at once, and a trimmed centre of calls would leave just that call out.
+    """
+    by_call, by_request = trimmed(samples.claimed_us), trimmed(samples.request_us)
+    centre, half_width = by_request if by_request[0] > UNEVEN * by_call[0] else by_call
+    claimed_us = max(by_call[0], by_request[0])
     for clock, bound, kind in (
         ("the clock of its cores", samples.busy, Failure),
         ("the judge's clock", samples.wall, Contradicted),
@@ -211,19 +216,6 @@ def finish(samples: Samples) -> Timed | Failure:
 
 def _quartile(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 4]
-
-
-def _centre(samples: Samples) -> tuple[float, float]:
-    """Return the centre of all claims, or of the requests' means if one call does the work of several.
-
-    All slots of a request lie open at once, so a candidate can do the work of all in one call: a trimmed
-    centre of calls would then leave just that call out.
-    """
-    centre, half_width = trimmed(samples.claimed_us)
-    by_request, its_half_width = trimmed(samples.request_us)
-    if by_request > UNEVEN * centre:
-        return by_request, its_half_width
-    return centre, half_width
 
 
 def trimmed(samples: Sequence[float]) -> tuple[float, float]:

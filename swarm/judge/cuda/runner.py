@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from swarm.errors import Refused
+from swarm.judge import tasks
 from swarm.judge.cuda import clocks
 from swarm.judge.cuda.artifacts import content, layout_of
 from swarm.judge.cuda.clocks import Clocks, Key
@@ -202,10 +203,10 @@ class CudaRunner:
             self._failure = answer  # and its process is gone: its id may be another's by now
             return answer
         self._stop()
-        if self._is_doubted and (is_first or is_looked_at) and (others := self._process.others()):
-            reason = f"{len(others)} other processes were in its box when it answered: nothing may run on"
-            self._failure = Failure(Status.REWARD_HACK, reason, self.log)
-            return self._failure
+        if self._is_doubted and (is_first or is_looked_at):
+            self._failure = tasks.company(self._process.others(), self.log)
+            if self._failure is not None:
+                return self._failure
         claims = unpack_claims(answer, request.nonce, len(slots))
         if claims is None:
             self._failure = self._told(answer, request.nonce)
