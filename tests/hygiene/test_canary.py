@@ -113,7 +113,8 @@ def test_no_role_of_a_run_is_given_a_key_and_no_file_of_it_holds_one(
         return seen >= {"judge.main", "cli.main watch", "cli.main plan", "cli.main worker"}
 
     with swarm_run("--minutes", "5") as run:
-        assert keys_in(Path(f"/proc/{run.pid}/environ").read_bytes()) == {v.encode() for v in keys.values()}
+        given = Path(f"/proc/{run.pid}/environ")  # empty for a moment after exec
+        wait_for(lambda: keys_in(given.read_bytes()) == {value.encode() for value in keys.values()})
         wait_for(has_looked, 240)
         run.send_signal(signal.SIGINT)
         assert run.wait(10) == 130
