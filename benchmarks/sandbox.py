@@ -2,9 +2,10 @@
 
     python -m benchmarks.sandbox [--device gpu] [--boxes 100] [--verdicts 20] [--levels bubblewrap,...]
 
-All ways take turns, so that what else the machine does falls on all of them alike. A verdict's cost is that
-of the boxes it starts; device time is what a kernel takes in its box over what it takes without, and so is
-the time that the device is held. Prints JSON; exit code 1 above 150 ms a verdict or 2 % of device time.
+All ways take turns, so that what else the machine does falls on all of them alike, each turn with a judge of
+its own: two on one device would be in each other's way. A verdict's cost is that of the boxes it starts;
+device time is what a kernel takes in its box over what it takes without; so is the time that it is held.
+Prints JSON; exit code 1 above 150 ms a verdict or 2 % of device time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -156,21 +157,20 @@ def verdicts(
     found: dict[str, list[Verdict]] = {way: [] for way in ways}
     counted: dict[str, int] = {}
     limits = peaks.load(folder / "peaks.json", device, folder / "cache") if kind == "gpu" else GENEROUS
-    with ExitStack() as stack:
-        judges = {way: stack.enter_context(Judge(device, folder / way, limits)) for way in ways}
-        for number in range(count + 1):  # the first warms up
-            for way, judge in judges.items():
-                tree = Tree("a" * 40, "b" * 40, variant(seed, number))
-                started: list[str] = []
-                with in_boxes(way, started):
-                    made = judge.judge(Job(f"{way}-{number}", Purpose.VERDICT, PROBLEM, "e", frozen, tree))
-                assert isinstance(made, Verdict)
-                if made.status is not Status.PASSED:
-                    raise RuntimeError(f"{way}: {made.status}: {made.reason}\n{made.log}")
-                print(f"{way} {number}/{count}: {made.total_s:.2f} s", file=sys.stderr)
-                if number:
-                    found[way].append(made)
-                    counted[way] = len(started)
+    for number in range(count):
+        for way in ways:
+            started: list[str] = []
+            with in_boxes(way, started), Judge(device, folder / way, limits) as judge:
+                for at in (2 * number, 2 * number + 1):  # the first warms up
+                    started.clear()
+                    tree = Tree("a" * 40, "b" * 40, variant(seed, at))
+                    made = judge.judge(Job(f"{way}-{at}", Purpose.VERDICT, PROBLEM, "e", frozen, tree))
+                    assert isinstance(made, Verdict)
+                    if made.status is not Status.PASSED:
+                        raise RuntimeError(f"{way}: {made.status}: {made.reason}\n{made.log}")
+            print(f"{way} {number + 1}/{count}: {made.total_s:.2f} s", file=sys.stderr)
+            found[way].append(made)
+            counted[way] = len(started)
     return found, counted
 
 
