@@ -161,6 +161,6 @@ def test_a_run_that_still_prepares_is_stopped_too(root: RunRoot) -> None:
         wait_for(lambda: (paths.hub / "refs/heads/problem/double").exists())
         processes = family(run)
         assert cli.main(["stop"]) == 0
-        assert run.wait(1) == 130
-        wait_for(lambda: gone(processes), 2)
+        assert run.wait(10) == 130
+        wait_for(lambda: gone(processes), 10)
     assert not paths.stop.exists()
