@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Literal, Protocol
 
 from pydantic import Field, Tag, field_validator, model_validator
@@ -287,24 +288,35 @@ def _check_expressions(d: Definition) -> None:
             known.add(name)
 
 
-def _check_reference(d: Definition) -> None:
+def check_run(source: str, inputs: Iterable[str], where: str) -> None:
+    """Raise BadInput unless Python text has a function `run` that takes the inputs in their order."""
+    _functions(source, inputs, lambda what, remedy: BadInput(what, where=where, remedy=remedy))
+
+
+def _functions(source: str, inputs: Iterable[str], fault: Callable[[str, str], Exception]) -> Collection[str]:
+    """Return the names of the top-level functions, of which one is a fitting `run`; else raise a fault."""
     try:
-        tree = read_python(d.reference)
+        tree = read_python(source)
     except SyntaxError as error:
         place = f"line {error.lineno}: " if error.lineno else ""
-        raise wrong("reference", f"{place}{error.msg}", "it must be valid Python") from None
+        raise fault(f"{place}{error.msg}", "it must be valid Python") from None
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    names = list(inputs)
     if "run" not in functions:
-        raise wrong("reference", "no top-level function 'run'", f"define run({', '.join(d.inputs)})")
+        raise fault("no top-level function 'run'", f"define run({', '.join(names)})")
     arguments = functions["run"].args
     found = [item.arg for item in arguments.posonlyargs + arguments.args]
     required_keywords = any(default is None for default in arguments.kw_defaults)
-    if found != list(d.inputs) or arguments.vararg or required_keywords:
-        raise wrong(
-            "reference",
+    if found != names or arguments.vararg or required_keywords:
+        raise fault(
             f"line {functions['run'].lineno}: run takes ({ast.unparse(arguments)})",
-            f"it must take the inputs in order: ({', '.join(d.inputs)})",
+            f"it must take the inputs in order: ({', '.join(names)})",
         )
+    return functions
+
+
+def _check_reference(d: Definition) -> None:
+    functions = _functions(d.reference, d.inputs, partial(wrong, "reference"))
     entry = d.custom_inputs_entrypoint
     if entry is not None and entry not in functions:
         raise wrong(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from swarm import expressions
-from swarm.definition import DEFINITION_FILE, REFERENCE_FILE, Definition, parse_definition
+from swarm.definition import DEFINITION_FILE, REFERENCE_FILE, Definition, check_run, parse_definition
 from swarm.device import Device
 from swarm.errors import BadInput
 from swarm.layout import check_name
@@ -62,7 +62,10 @@ class Problem:
     workloads: tuple[Workload, ...]
     cpu_workloads: tuple[Workload, ...]
     settings: ProblemSettings
+    fast_reference: str | None
+    """Answers like the reference, only sooner, as lint has shown: what outputs are compared with."""
     baseline: str | None
+    """The best library call."""
     seeds: dict[str, dict[str, bytes]]
     """Language -> the files of its solution/ folder."""
     files: dict[str, bytes]
@@ -197,7 +200,8 @@ def problem_from_files(
         workloads=workloads(WORKLOAD_FILE),
         cpu_workloads=workloads(CPU_WORKLOAD_FILE),
         settings=parse_settings(own.get(SETTINGS_FILE, b""), where + SETTINGS_FILE, definition),
-        baseline=_text(own, BASELINE_FILE, where),
+        fast_reference=_run_in(own, FAST_REFERENCE_FILE, where, definition),
+        baseline=_run_in(own, BASELINE_FILE, where, definition),
         seeds=_seeds(own, where),
         files={path: data for path, data in own.items() if not path.startswith(SEEDS)},
     )
@@ -249,5 +253,10 @@ def _seeds(files: Mapping[str, bytes], where: str) -> dict[str, dict[str, bytes]
     return seeds
 
 
-def _text(files: Mapping[str, bytes], name: str, where: str) -> str | None:
-    return decode(files[name], where + name) if name in files else None
+def _run_in(files: Mapping[str, bytes], name: str, where: str, definition: Definition) -> str | None:
+    """Return a file that computes what the reference does, if there is one."""
+    if name not in files:
+        return None
+    text = decode(files[name], where + name)
+    check_run(text, definition.inputs, where + name)
+    return text

@@ -60,6 +60,8 @@ class Weakness(StrEnum):
     """The right answer varies by so few tolerances that a rough guess comes close to it."""
     BAD_REFERENCE = "bad reference"
     """It raised, hung, or returned what is not finite."""
+    OTHER_ANSWER = "other answer"
+    """fast_reference.py's is not that of reference.py."""
 
 
 @dataclass(frozen=True, slots=True)

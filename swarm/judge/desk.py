@@ -129,8 +129,7 @@ class CpuDesk:
         return self._shared, self._private
 
     def reference(self, epoch: str, problem: Problem) -> Reference:
-        is_wider = problem.settings.reference_precision == "higher"
-        return self.references.get(epoch, problem.name, problem.definition, is_wider)
+        return self.references.answering(epoch, problem)
 
     def runner(
         self, artifact: Artifact, problem: Problem, arena: Arena, *, memory_gib: float, timeout_s: float

@@ -17,16 +17,16 @@ from dataclasses import dataclass
 
 import torch
 
-from swarm.definition import DType
+from swarm.definition import REFERENCE_FILE, DType
 from swarm.errors import BadInput, Refused
 from swarm.judge import check, elements
 from swarm.judge.answers import COARSER, Answer, Output, Trial, Weakness, answers, coarser, mean, need
 from swarm.judge.arena import free_bytes
 from swarm.judge.inputs import ROUND, Spread
-from swarm.judge.reference import InvalidReference, References
+from swarm.judge.reference import FAST, InvalidReference, References
 from swarm.judge.sitting import private_bytes
 from swarm.judge.workbench import Workbench
-from swarm.problem import Limits, Problem
+from swarm.problem import FAST_REFERENCE_FILE, Limits, Problem
 from swarm.protocol import Tests
 from swarm.workload import Workload
 
@@ -37,6 +37,8 @@ MARGIN = 1.5
 PEAK = 16
 """Times the size of its inputs and outputs that trying a workload may take in memory; 5 to 7 with 16-bit
 inputs, 14 with int8, which is drawn as int64."""
+FAST_SHARE = 1 / 3
+"""Of the tolerance, and of the elements that need not match: how far a fast reference may be off."""
 INDICES = (DType.INT16, DType.INT32, DType.INT64)
 """Integers this wide are taken for indices, which cannot be made up."""
 
@@ -57,7 +59,7 @@ class Finding:
     @property
     def is_broken(self) -> bool:
         """Whether nothing can be judged by the problem at all, let alone weakly."""
-        return self.weakness is Weakness.BAD_REFERENCE
+        return self.weakness in (Weakness.BAD_REFERENCE, Weakness.OTHER_ANSWER)
 
     @property
     def name(self) -> str:
@@ -65,6 +67,9 @@ class Finding:
 
     def __str__(self) -> str:
         place = f"workload {self.workload}"
+        if self.weakness is Weakness.OTHER_ANSWER:
+            off = f"off by {self.need:.3g} of the tolerance, {FAST_SHARE:.2g} are allowed"
+            return f"{place}: {FAST_REFERENCE_FILE} differs from {REFERENCE_FILE} in {self.about}: {off}"
         if self.is_broken:
             return f"{place}: the reference is unusable: {self.about}"
         if self.weakness is Weakness.NO_SPREAD:
@@ -187,6 +192,7 @@ class _Trying:
         try:
             for bench, expected in self._calls(self._is_wider):
                 outputs = self._outputs(bench, expected)
+                self._try_fast(outputs, bench)
                 self._try_outputs(outputs, bench, before)
                 self._try_inputs(outputs, bench)
                 before = expected
@@ -231,7 +237,9 @@ class _Trying:
         """Yield each call's inputs, and what the reference makes of them in one precision."""
         problem = self._problem
         key = _key(problem, is_wider)
-        reference = self._references.get(key, problem.name, problem.definition, is_wider)
+        reference = self._references.get(
+            key, problem.name, problem.definition, is_wider, problem.fast_reference
+        )
         with Workbench(problem, self._workload, reference, self._seed) as bench:
             for _ in ROUND:
                 bench.draw()
@@ -245,6 +253,21 @@ class _Trying:
                 raise InvalidReference(f"{strange} for {bench.spread} inputs")
             outputs.append(Output(shape, right, self._limits, dice))
         return outputs
+
+    def _try_fast(self, outputs: list[Output], bench: Workbench) -> None:
+        """See whether what a judge compares with is what the plain reference says."""
+        if self._problem.fast_reference is None:
+            return
+        missed = (1 - self._limits.required_matched_ratio) * FAST_SHARE
+        for output, got in zip(outputs, bench.expect(FAST), strict=True):
+            if not got.numel():
+                continue
+            share = need(got, output.right, 1 - missed, self._limits)
+            if self._limits.max_error_cap is not None:
+                share = max(share, float((got - output.right).abs().max()) / self._limits.max_error_cap)
+            key = (Weakness.OTHER_ANSWER, output.shape.name)
+            if share > FAST_SHARE and (key not in self._passed or share > self._passed[key].need):
+                self._passed[key] = Trial(0.0, share)
 
     def _try_outputs(
         self, outputs: list[Output], bench: Workbench, before: list[torch.Tensor] | None

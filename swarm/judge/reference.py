@@ -21,6 +21,7 @@ from swarm.device import Device
 from swarm.judge import elements
 from swarm.judge.slots import Buffer
 from swarm.judge.wire import Closed, receive, send
+from swarm.problem import Problem
 from swarm.workload import Workload, scalar_fault
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,8 @@ START_S, CALL_S, COMPILE_S = 120.0, 60.0, 120.0
 PARENT_END_S = 0.2
 """Its children die with it; it is seen to have ended a moment later."""
 KEPT = 16
+PLAIN, FAST = "reference", "fast_reference"
+"""The names of a problem's functions, after their files."""
 FOLDERS = [ROOT / "swarm", *map(Path, sorted({sys.prefix, sys.base_prefix}))]
 """What a reference's process reads besides the system."""
 LIMITS = sandbox.Limits(
@@ -61,6 +64,9 @@ class InvalidReference(Exception):
 class Reference:
     """One problem's reference code, loaded in a process of its own."""
 
+    answers = PLAIN
+    """The function that outputs are expected of."""
+
     def __init__(self, peer: socket.socket, problem: str, definition: Definition, is_wider: bool) -> None:
         self._peer = peer
         self._problem = problem
@@ -93,9 +99,12 @@ class Reference:
         arena: str,
         inputs: Sequence[Buffer | Scalar],
         outputs: Sequence[Buffer],
-        name: str = "reference",
+        name: str | None = None,
     ) -> float:
-        """Compute `outputs` (in the dtype they are compared in) from `inputs`; return the seconds it took."""
+        """Compute `outputs` (in the dtype they are compared in) from `inputs`; return the seconds it took.
+
+        By the function `name`, else by the one that answers.
+        """
         return self.expect_each(arena, arena, [(inputs, outputs)], name)
 
     def expect_each(
@@ -103,7 +112,7 @@ class Reference:
         given: str,
         wanted: str,
         work: Sequence[tuple[Sequence[Buffer | Scalar], Sequence[Buffer]]],
-        name: str = "reference",
+        name: str | None = None,
     ) -> float:
         """Do what `expect` does for several calls; inputs lie in arena `given`, outputs go to `wanted`."""
         calls = [
@@ -113,7 +122,7 @@ class Reference:
             }
             for inputs, outputs in work
         ]
-        message = {"do": "run", "name": name, "widen": self._is_wider, "calls": calls}
+        message = {"do": "run", "name": name or self.answers, "widen": self._is_wider, "calls": calls}
         return float(self._ask(message)["seconds"])
 
     def time(
@@ -163,10 +172,10 @@ class Reference:
         return made
 
     def flops(self, inputs: Sequence[InputSpec]) -> float:
-        """Count the FLOPs of the reference for one call."""
+        """Count the FLOPs of the plain reference for one call."""
         items = [_blank(spec) for spec in inputs]
         return float(
-            self._ask({"do": "flops", "name": "reference", "widen": self._is_wider, "inputs": items})["flops"]
+            self._ask({"do": "flops", "name": PLAIN, "widen": self._is_wider, "inputs": items})["flops"]
         )
 
     def close(self) -> None:
@@ -245,14 +254,19 @@ class References:
     ) -> None:
         self.close()
 
-    def get(self, key: str, problem: str, definition: Definition, is_wider: bool) -> Reference:
-        """Return the loaded reference that is kept under `key`, the epoch."""
+    def get(
+        self, key: str, problem: str, definition: Definition, is_wider: bool, fast: str | None = None
+    ) -> Reference:
+        """Return the loaded reference that is kept under `key`, the epoch; `fast` answers if it is given."""
         if key in self._open:
             self._open.move_to_end(key)
             return self._open[key]
         reference = Reference(self._fork(), problem, definition, is_wider)
         try:
-            reference.load("reference", definition.reference)
+            reference.load(PLAIN, definition.reference)
+            if fast is not None:
+                reference.load(FAST, fast)
+                reference.answers = FAST
             if definition.custom_inputs_entrypoint:
                 reference.load("inputs", definition.reference, entry=definition.custom_inputs_entrypoint)
         except InvalidReference:
@@ -262,6 +276,11 @@ class References:
         if len(self._open) > KEPT:
             self._open.popitem(last=False)[1].close()
         return reference
+
+    def answering(self, key: str, problem: Problem) -> Reference:
+        """Return the reference whose answers a candidate's are held against."""
+        is_wider = problem.settings.reference_precision == "higher"
+        return self.get(key, problem.name, problem.definition, is_wider, problem.fast_reference)
 
     def drop(self, key: str, error: InvalidReference) -> None:
         """Forget a reference that failed; a hung one can only be ended with all the others.

@@ -14,7 +14,7 @@ import torch
 from swarm.judge import elements
 from swarm.judge.arena import Arena, place
 from swarm.judge.inputs import Inputs, Scalar, Spread, seed_number
-from swarm.judge.reference import Reference
+from swarm.judge.reference import PLAIN, Reference
 from swarm.judge.sitting import private_bytes
 from swarm.judge.slots import Buffer, Shape, shapes
 from swarm.problem import Problem
@@ -95,14 +95,14 @@ class Workbench:
             if buffer is not None:
                 self._source.write(draw, index, next(tensors))
 
-    def expect(self) -> list[torch.Tensor]:
-        """Return the reference's outputs, in the dtype they are compared in."""
+    def expect(self, name: str = PLAIN) -> list[torch.Tensor]:
+        """Return the outputs of a function of the reference, in the dtype they are compared in."""
         given: list[Buffer | Scalar] = []
         for buffer, scalar in zip(self._in, self._scalars, strict=True):
             value = scalar if buffer is None else buffer
             assert value is not None, "an input is neither a tensor nor a scalar"
             given.append(value)
-        self._reference.expect(ARENA, given, self._out)
+        self._reference.expect(ARENA, given, self._out, name)
         return [
             self._bytes[buffer.offset : buffer.offset + buffer.shape.compared_nbytes]
             .view(elements.comparable_dtype(buffer.shape.dtype))

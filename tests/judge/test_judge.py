@@ -88,6 +88,18 @@ def test_an_honest_tree_passes_with_all_that_is_needed_to_judge_it_again(judge: 
     assert verdict.language == "cpp"
 
 
+def test_outputs_are_compared_with_the_fast_reference_where_there_is_one(judge: Judge) -> None:
+    """It gives another answer here, so that one can tell; lint would not have that."""
+    plain = "import torch\ndef run(x, w, scale):\n    return x * w * scale + 0 * torch.mm(x, x.mT).sum()\n"
+    fast = b"def run(x, w, scale):\n    return 2 * x * w * scale\n"
+    asked = job(HONEST, "fast", reference=plain)
+    asked.problem_files["fast_reference.py"] = fast
+    assert judge.verdict(asked).status is Status.INCORRECT_NUMERICAL
+    verdict = judge.verdict(replace(asked, candidate=tree(HONEST.replace("=", "= 2 *"))))
+    assert verdict.status is Status.PASSED, verdict.reason
+    assert {w.flops for w in verdict.workloads} == {2 * 7 * 7 * 256, 2 * 200 * 200 * 256}, "of the plain one"
+
+
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [

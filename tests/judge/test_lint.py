@@ -38,7 +38,13 @@ def references() -> Iterator[References]:
         yield opened
 
 
-def made(reference: str, settings: str = STRICT, dtype: str = "float32", columns: int = 64) -> Problem:
+def made(
+    reference: str,
+    settings: str = STRICT,
+    dtype: str = "float32",
+    columns: int = 64,
+    fast: str | None = None,
+) -> Problem:
     definition = {
         "name": "made",
         "axes": {"rows": {"type": "var"}, "columns": {"type": "const", "value": columns}},
@@ -57,6 +63,8 @@ def made(reference: str, settings: str = STRICT, dtype: str = "float32", columns
         "reference.py": reference.encode(),
         "problem.toml": settings.encode(),
     }
+    if fast is not None:
+        files["fast_reference.py"] = fast.encode()
     return problem_from_files(files, "made")
 
 
@@ -225,6 +233,35 @@ def test_a_bad_reference_is_a_finding(
     assert finding.is_broken
     assert said in str(finding)
     assert result.separations == []
+
+
+@pytest.mark.parametrize(
+    ("returned", "off", "settings"),
+    [
+        ("x * weight", None, STRICT),
+        ("(x * weight) * (1 + 2e-6) ", None, STRICT),
+        ("(x * weight) * (1 + 5e-6)", r"0\.[45]\d*", STRICT),
+        ("x * weight + 1e-3 * (x > 0)", "[1-9].*", STRICT),
+        ("torch.where(one_in(50), 9, x * weight)", None, MOST),
+        ("torch.where(one_in(16), 9, x * weight)", r"\d.*", MOST),
+        ("torch.where(one_in(50), 9, x * weight)", r"\d.*", MOST + "max_error_cap = 1\n"),
+        ("x * weight / 0", "inf", STRICT),
+    ],
+)
+def test_a_fast_reference_gives_the_plain_ones_answer(
+    returned: str, off: str | None, settings: str, found: Trying
+) -> None:
+    one_in = "one_in = lambda n: torch.arange(x.numel()).view_as(x) % n == 0"
+    fast = f"import torch\ndef run(x, weight):\n    {one_in}\n    return {returned}\n"
+    told = [str(finding) for finding in found(SCALE, settings, fast=fast) if finding.is_broken]
+    line = f"workload w: fast_reference.py differs from reference.py in y: off by {off} of the tolerance, "
+    assert len(told) == (off is not None)
+    assert all(re.fullmatch(line + "0.33 are allowed", one) for one in told), told
+
+
+def test_a_fast_reference_that_fails_is_named(found: Trying) -> None:
+    [finding] = found(SCALE, fast="def run(x, weight):\n    return x.fast()\n")
+    assert finding.is_broken and "has no attribute 'fast'" in str(finding)
 
 
 def test_a_reference_that_died_takes_no_other_workload_with_it(tests: Tests, references: References) -> None:

@@ -132,8 +132,7 @@ class CudaDesk:
             self.kernels.fill(work)
 
     def reference(self, epoch: str, problem: Problem) -> Reference:
-        is_wider = problem.settings.reference_precision == "higher"
-        return self.references.get(epoch, problem.name, problem.definition, is_wider)
+        return self.references.answering(epoch, problem)
 
     def drop(self, epoch: str, error: InvalidReference) -> None:
         self.references.drop(epoch, error)

@@ -93,6 +93,17 @@ def test_reference_reads_the_shared_arena_and_writes_the_private_one(
     assert struct.unpack("<4q", place.stream.read(place.private.address + 512, 32)) == (0, 0, 1, 1)
 
 
+def test_the_fast_reference_answers_on_the_gpu_too(place: Place) -> None:
+    fast = SOURCE.replace("mul(scale)", "mul(2 * scale)")
+    with CudaReferences(place.device) as references:
+        one = references.get("fast", "scaled", definition(), False, fast)
+        one.map("shared", place.shared)
+        one.map("private", place.private)
+        place.stream.write(place.shared.address + 512, struct.pack("<4e", 0.5, 1.0, 1.5, 2.0))
+        one.expect_each("shared", "private", [((place.x, 2.0), place.outputs)])
+        assert struct.unpack("<4f", place.stream.read(place.private.address, 16)) == (2.0, 4.0, 6.0, 8.0)
+
+
 def test_own_inputs_are_made_on_the_gpu(place: Place, reference: Reference) -> None:
     scalars = reference.make_inputs("shared", {"n": 4}, 1, [place.x, None])
     assert scalars == {"scale": 3.0}
