@@ -92,14 +92,15 @@ def open_bench(device: Device, folder: Path) -> Iterator[Bench]:
 def with_workloads(
     of: Problem, axes: Sequence[Mapping[str, int]], scalars: Mapping[str, int | float | bool] | None = None
 ) -> Problem:
-    """Return a problem with other sizes; `scalars` have these values, everything else is random."""
+    """Return a problem with other sizes; `scalars` have these values, everything else is drawn as before."""
     given = scalars or {}
+    drawn = {"type": "custom" if of.workloads[0].is_custom else "random"}
     lines = [
         {
             "uuid": "-".join(f"{name}-{size}" for name, size in one.items()).replace("_", "-"),
             "axes": one,
             "inputs": {
-                name: {"type": "scalar", "value": given[name]} if name in given else {"type": "random"}
+                name: {"type": "scalar", "value": given[name]} if name in given else drawn
                 for name in of.definition.inputs
             },
         }

@@ -1,7 +1,8 @@
 """Hides the GPUs of this host from all tests that are not about them; keeps tests that measure by themselves.
 
 With `-n 2` all tests that measure on the CPU run in one worker, one after the other; those that do not are
-for the other, on the cores that nobody measures, and give way.
+for the other, on the cores that nobody measures, and give way. Those of the problems that ship stay together,
+for they share one process of references.
 """
 
 from __future__ import annotations
@@ -31,24 +32,28 @@ MEASURING = (
     "test_readme.py",
 )
 NOT_MEASURING = ("judge/cuda", "judge/test_boxed.py", "judge/test_flops.py", "judge/test_lint.py")
+SUITE = "suite/"
 NICENESS = 10
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Put all tests that measure into one worker; the others go to whoever is free."""
+    """Put all tests that measure into one worker, those of the suite into another; the rest go anywhere."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "device" if _measures(nodeid.removeprefix("tests/")) else nodeid
+            name = nodeid.removeprefix("tests/")
+            if name.startswith(SUITE):
+                return SUITE
+            return "device" if _measures(name) else nodeid
 
     return Scheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that measure, which take longer."""
-    items.sort(key=lambda item: not _measures(_name(item)))
+    """Begin with what takes longest: the tests that measure, beside them those of the suite."""
+    items.sort(key=lambda item: (not _measures(_name(item)), not _name(item).startswith(SUITE)))
 
 
 @pytest.hookimpl(tryfirst=True)

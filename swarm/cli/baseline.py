@@ -46,9 +46,9 @@ def baseline(
 
     root = root_of(ctx)
     config = load_config(root)
-    problems, broken = load_chosen(root, names)
     budget_s = SECONDS_PER_MINUTE * budget_min if budget_min else config.budget.baseline_s
     where = idle_one(chosen_devices(device or config.run.device))
+    problems, broken = load_chosen(root, names, where)
     stderr().print(f"on {describe([where])}", style="dim", markup=False, soft_wrap=True)
     wanted = [problem for problem in problems if names or not is_measured(root, where, problem)]
     known = [load_baseline(root, where.model, problem.name) for problem in problems if problem not in wanted]

@@ -17,6 +17,7 @@ from swarm.layout import RunPaths, RunRoot, find_root
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from swarm.device import Device
     from swarm.problem import Problem
 
 PIPE_COLUMNS = 140
@@ -90,15 +91,24 @@ def check_hub(paths: RunPaths) -> None:
         raise BadInput(f"run {paths.run!r} has no hub", where=str(paths.hub), remedy="type: swarm run")
 
 
-def load_chosen(root: RunRoot, names: tuple[str, ...]) -> tuple[list[Problem], list[BadInput]]:
-    """Return the problems that names or patterns choose, all without any, and why others cannot be read."""
+def load_chosen(
+    root: RunRoot, names: tuple[str, ...], device: Device
+) -> tuple[list[Problem], list[BadInput]]:
+    """Return the problems that names or patterns choose, all without any, and why others are left out.
+
+    One without workloads for `device` is left out, without a word unless it was named.
+    """
     from swarm.config import choose_problems
     from swarm.problem import load_problem
 
     problems, broken = [], []
     for name in choose_problems(names or ("*",), root.problems):
         try:
-            problems.append(load_problem(root.problem(name)))
+            problem = load_problem(root.problem(name))
+            if device.kind == "cpu" and not problem.cpu_workloads and name not in names:
+                continue
+            problem.workloads_on(device)
+            problems.append(problem)
         except BadInput as error:
             broken.append(error)
     if broken and not problems:

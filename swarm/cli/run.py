@@ -78,12 +78,13 @@ def run(
     config = load_config(root)
     patterns = config.run.problems if problems is None else tuple(filter(None, problems.split(",")))
     names = choose_problems(patterns, root.problems)
+    choice = _choice(root, state.before(paths), config, language, device, device_model, names)
     order = Order(
         agent or config.run.agent,
-        _choice(root, state.before(paths), config, language, device, device_model, names),
+        choice,
         workers or config.run.workers,
         minutes or config.run.minutes,
-        names,
+        _fitting(root, names, patterns, choice),
         config.budget.baseline_s,
     )
     with held(paths.lock("run"), timeout_s=0, purpose="swarm run"):
@@ -121,6 +122,28 @@ def _choice(
     if before is None or device != AUTO or choice.device.kind != "cpu" or why_no_gpu():
         return choice
     return replace(choice, remark=f"{choice.remark}; the GPU is not used: this run is in {language}")
+
+
+def _fitting(root: RunRoot, names: Sequence[str], patterns: Sequence[str], choice: Choice) -> tuple[str, ...]:
+    """Return the names without those that a pattern chose, but that this run is not for.
+
+    They lack a seed in its language, or workloads for its device; what was named itself stays, to be told so.
+    """
+    device, language = choice.device, choice.language
+
+    def fits(name: str) -> bool:
+        folder = root.problem(name)
+        has_workloads = device.kind != "cpu" or (folder / device.workloads_file).exists()
+        return has_workloads and (folder / "seed" / language).is_dir()
+
+    found = tuple(name for name in names if name in patterns or fits(name))
+    if not found:
+        raise BadInput(
+            f"no problem has a seed in {language} and workloads for a {device.kind}",
+            where=str(root.problems),
+            remedy=f"add seed/{language}/ to one, or choose another --language",
+        )
+    return found
 
 
 def _run(root: RunRoot, paths: RunPaths, order: Order, as_json: bool) -> None:

@@ -61,7 +61,7 @@ def sol(
 
     root = root_of(ctx)
     of = _device(root, device_model, device)
-    problems, broken = load_chosen(root, names)
+    problems, broken = load_chosen(root, names, of)
     with (
         stderr().status("counting what the references compute"),
         References(cpu_device()) as references,

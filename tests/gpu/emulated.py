@@ -18,7 +18,7 @@ import torch
 
 from swarm.judge import elements
 from swarm.judge.check import Match, compare
-from swarm.judge.inputs import Inputs
+from swarm.judge.inputs import Draw, Inputs
 from swarm.languages.cuda import macros
 from swarm.languages.cuda_header import device_header
 from swarm.languages.cuda_toolkit import all_headers
@@ -38,6 +38,8 @@ WAITS = re.compile(r'asm volatile\("griddepcontrol[^;]*;" ::: "memory"\);')
 """What orders launches that overlap; these do not."""
 DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 POISON = 0xFF
+WIDER = {torch.bfloat16: torch.float32, torch.float16: torch.float32, torch.float32: torch.float64}
+"""In what the judge has a reference computed, where a problem asks for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,36 +71,60 @@ def matches(problem: Problem, tree: Mapping[str, bytes], folder: Path, seed: str
     for workload in problem.workloads:
         contents = Inputs(problem.definition, workload, seed, problem.distributions(workload), problem.files)
         for _ in range(2):
-            found += _compared(problem, workload, contents, plan, library, namespace["run"])
+            given = _given(problem, workload, contents.draw(), contents, namespace)
+            found += _compared(problem, workload, given, plan, library, namespace["run"])
     return found
+
+
+def _given(
+    problem: Problem, workload: Workload, draw: Draw, contents: Inputs, namespace: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what a draw, or the problem's own entry point, makes each input: a flat tensor or a scalar."""
+    definition = problem.definition
+    axes = definition.resolve(workload)
+    made: dict[str, Any] = {}
+    if workload.is_custom:
+        torch.manual_seed(draw.number)
+        made = namespace[definition.custom_inputs_entrypoint or ""](axes, torch.device("cpu"))
+    given: dict[str, Any] = {}
+    for index, (name, spec) in enumerate(definition.inputs.items()):
+        if spec.is_scalar:
+            given[name] = made[name] if workload.is_custom else draw.scalars[index]
+            continue
+        shape = elements.stored_shape(definition.shape(name, axes) or (), spec.dtype)
+        flat = given[name] = torch.empty(math.prod(shape), dtype=elements.stored_dtype(spec.dtype))
+        if workload.is_custom:
+            assert tuple(made[name].shape) == shape, name
+            flat.copy_(made[name].contiguous().view(flat.dtype).flatten())
+        else:
+            contents.write(draw, index, flat)
+    return given
 
 
 def _compared(
     problem: Problem,
     workload: Workload,
-    contents: Inputs,
+    given: Mapping[str, Any],
     plan: Plan,
     library: ctypes.CDLL,
     reference: Callable[..., Any],
 ) -> list[Match]:
     definition = problem.definition
     axes = definition.resolve(workload)
-    draw = contents.draw()
     inputs: list[object] = []
     buffers: dict[str, torch.Tensor] = {}
     scalars: dict[str, int | float | bool] = {}
-    for index, (name, spec) in enumerate(definition.inputs.items()):
+    for name, spec in definition.inputs.items():
+        value = given[name]
         if spec.is_scalar:
-            value = draw.scalars[index]
-            assert value is not None
             scalars[name] = value
-            inputs.append(value)
-            continue
-        shape = definition.shape(name, axes) or ()
-        flat = torch.empty(math.prod(shape), dtype=elements.stored_dtype(spec.dtype))
-        contents.write(draw, index, flat)
-        buffers[f"input:{name}"] = flat
-        inputs.append(flat.view(elements.torch_dtype(spec.dtype)).view(shape))
+        else:
+            buffers[f"input:{name}"] = value
+            shape = elements.stored_shape(definition.shape(name, axes) or (), spec.dtype)
+            value = value.view(elements.torch_dtype(spec.dtype)).view(shape)
+            if problem.settings.reference_precision == "higher":
+                value = value.to(WIDER.get(value.dtype, value.dtype))
+        inputs.append(value)
     for name in definition.outputs:
         buffers[f"output:{name}"] = torch.full((definition.nbytes(name, axes),), POISON, dtype=torch.uint8)
     calls = resolve(plan, axes, scalars, SmallGpu())
@@ -111,9 +137,11 @@ def _compared(
     limits = problem.limits(workload, load_protocol(trees.coordination(), "COORDINATION.md").tests)
     found = []
     for (name, spec), wanted in zip(definition.outputs.items(), expected, strict=True):
+        shape = definition.shape(name, axes) or ()
+        assert tuple(wanted.shape) == elements.stored_shape(shape, spec.dtype), name
         got = buffers[f"output:{name}"].view(elements.stored_dtype(spec.dtype))
         flat = elements.comparable(wanted.contiguous().flatten(), spec.dtype)
-        found.append(compare(name, got, flat, spec.dtype, tuple(wanted.shape), limits))
+        found.append(compare(name, got, flat, spec.dtype, shape, limits))
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -15,12 +14,11 @@ from swarm.judge.desk import CpuDesk
 from swarm.judge.inputs import ROUND
 from swarm.judge.sitting import Sitting
 from swarm.languages.protocol import Failure
-from swarm.problem import Problem, load_problem
+from swarm.problem import Problem
 from swarm.protocol import Protocol, load_protocol
 from swarm.solution import Param, load_manifest, with_params
+from tests.suite.shipped import ROOT, seeded, shipped
 
-ROOT = Path(__file__).parents[2]
-NAMES = sorted(path.name for path in (ROOT / "problems").iterdir() if path.is_dir())
 DEVICE = cpu_device()
 
 
@@ -32,9 +30,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CpuDesk]:
     os.sched_setaffinity(0, cores)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", seeded("cpp"))
 def test_seed_is_right_wherever_its_knobs_stand(name: str, desk: CpuDesk) -> None:
-    problem = load_problem(ROOT / "problems" / name)
+    problem = shipped(name)
     protocol = load_protocol((ROOT / "COORDINATION.md").read_text(), "COORDINATION.md")
     seed = problem.seeds["cpp"]
     for params in corners(load_manifest(seed).tune):

@@ -32,10 +32,11 @@ from swarm.protocol import load_protocol
 from swarm.solution import load_manifest, validate_tree
 from swarm.submission import Exchange, Submission, parse_submission, submission_json
 from tests.problem_files import encoded
+from tests.suite.shipped import SEVEN, shipped
 
 ROOT = Path(__file__).parents[2]
 GPU = ROOT / "tests" / "gpu"
-SEEDS = sorted(f"{folder.parent.parent.name}/seed" for folder in ROOT.glob("problems/*/seed/cuda"))
+SEEDS = [f"{name}/seed" for name in SEVEN]
 PLANS = SEEDS + sorted(
     f"{folder.parent.name}/{folder.name}"
     for folder in GPU.glob("solutions/*/cuda*")
@@ -49,7 +50,7 @@ DEFAULTS = Exchange(name="n", definition="d", author="a", target_hardware=("LOCA
 def read(name: str) -> tuple[Problem, dict[str, bytes]]:
     """Return a problem and the files of a solution: the GPU tests', or the seed of one of ours."""
     if name in SEEDS:
-        problem = load_problem(ROOT / "problems" / name.partition("/")[0])
+        problem = shipped(name.partition("/")[0])
         return problem, problem.seeds["cuda"]
     folder = GPU / "solutions" / name
     problem = load_problem(GPU / "problems" / folder.parent.name)

@@ -21,11 +21,12 @@ from swarm.judge.reference import InvalidReference
 from swarm.judge.sitting import Call
 from swarm.judge.slots import Buffer
 from swarm.languages.protocol import Failure
-from swarm.problem import Problem, load_problem, problem_from_files
+from swarm.problem import Problem, problem_from_files
 from swarm.protocol import Tests, load_protocol
 from swarm.verdict import Status
 from swarm.workload import CustomInput
 from tests.judge.cuda.conftest import Bench
+from tests.suite.shipped import NAMES, shipped
 
 ROOT = Path(__file__).parents[3]
 TESTS: Tests = load_protocol((ROOT / "COORDINATION.md").read_text()).tests
@@ -396,14 +397,14 @@ def test_the_secret_seed_decides_everything(bench: Bench) -> None:
     assert first("a") == first("a") != first("b")
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "problems").iterdir() if path.is_dir()))
+@pytest.mark.parametrize("name", NAMES)
 def test_sizes_of_the_problems_that_ship(name: str) -> None:
-    shipped = load_problem(ROOT / "problems" / name)
-    for workload in shipped.workloads:
-        slots = max_slots(shipped, workload)
+    problem = shipped(name)
+    for workload in problem.workloads:
+        slots = max_slots(problem, workload)
         once = sum(
-            shipped.definition.nbytes(name, shipped.definition.resolve(workload))
-            for name in (*shipped.definition.inputs, *shipped.definition.outputs)
+            problem.definition.nbytes(name, problem.definition.resolve(workload))
+            for name in (*problem.definition.inputs, *problem.definition.outputs)
         )
-        assert slots * once <= shared_bytes(shipped, workload) <= slots * (2 * once + (1 << 20)) + (1 << 21)
-        assert private_bytes(shipped, workload) < slots * 20 * once + (64 << 20)
+        assert slots * once <= shared_bytes(problem, workload) <= slots * (2 * once + (1 << 20)) + (1 << 21)
+        assert private_bytes(problem, workload) < slots * 20 * once + (64 << 20)
