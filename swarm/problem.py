@@ -200,8 +200,8 @@ def problem_from_files(
         workloads=workloads(WORKLOAD_FILE),
         cpu_workloads=workloads(CPU_WORKLOAD_FILE),
         settings=parse_settings(own.get(SETTINGS_FILE, b""), where + SETTINGS_FILE, definition),
-        fast_reference=_run_in(own, FAST_REFERENCE_FILE, where, definition),
-        baseline=_run_in(own, BASELINE_FILE, where, definition),
+        fast_reference=_fast_reference(own, where, definition),
+        baseline=_text(own, BASELINE_FILE, where),
         seeds=_seeds(own, where),
         files={path: data for path, data in own.items() if not path.startswith(SEEDS)},
     )
@@ -253,10 +253,12 @@ def _seeds(files: Mapping[str, bytes], where: str) -> dict[str, dict[str, bytes]
     return seeds
 
 
-def _run_in(files: Mapping[str, bytes], name: str, where: str, definition: Definition) -> str | None:
-    """Return a file that computes what the reference does, if there is one."""
-    if name not in files:
-        return None
-    text = decode(files[name], where + name)
-    check_run(text, definition.inputs, where + name)
+def _fast_reference(files: Mapping[str, bytes], where: str, definition: Definition) -> str | None:
+    text = _text(files, FAST_REFERENCE_FILE, where)
+    if text is not None:
+        check_run(text, definition.inputs, where + FAST_REFERENCE_FILE)
     return text
+
+
+def _text(files: Mapping[str, bytes], name: str, where: str) -> str | None:
+    return decode(files[name], where + name) if name in files else None

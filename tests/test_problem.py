@@ -211,6 +211,11 @@ def _without(name: str) -> dict[str, bytes]:
             "p/seed/kernel.cpp: a seed is a folder; move it to seed/<language>/",
         ),
         (
+            {**problem_files(), "fast_reference.py": b"import torch\ndef run(x, w, scale): ...\n"},
+            "p/fast_reference.py: line 2: run takes (x, w, scale); "
+            "it must take the inputs in order: (x, weight, scale)",
+        ),
+        (
             {**problem_files(), "baseline.py": b"\xff"},
             "p/baseline.py:1: byte 0xff is not UTF-8; save the file as UTF-8",
         ),
