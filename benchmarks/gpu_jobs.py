@@ -90,21 +90,26 @@ def open_bench(device: Device, folder: Path) -> Iterator[Bench]:
 
 
 def with_workloads(
-    of: Problem, axes: Sequence[Mapping[str, int]], scalars: Mapping[str, int | float | bool] | None = None
+    of: Problem, sizes: Sequence[Mapping[str, int]], scalars: Mapping[str, int | float | bool] | None = None
 ) -> Problem:
-    """Return a problem with other sizes; `scalars` have these values, everything else is drawn as before."""
-    given = scalars or {}
+    """Return a problem with other sizes of axes and scalar inputs; those not given are as in `scalars`.
+
+    Everything else is drawn as before.
+    """
+    inputs = of.definition.inputs
     drawn = {"type": "custom" if of.workloads[0].is_custom else "random"}
     lines = [
         {
             "uuid": "-".join(f"{name}-{size}" for name, size in one.items()).replace("_", "-"),
-            "axes": one,
-            "inputs": {
-                name: {"type": "scalar", "value": given[name]} if name in given else drawn
-                for name in of.definition.inputs
+            "axes": {name: size for name, size in one.items() if name not in inputs},
+            "inputs": dict.fromkeys(inputs, drawn)
+            | {
+                name: {"type": "scalar", "value": value}
+                for name, value in {**(scalars or {}), **one}.items()
+                if name in inputs
             },
         }
-        for one in axes
+        for one in sizes
     ]
     files = {**of.files, "workload.jsonl": "".join(json.dumps(line) + "\n" for line in lines).encode()}
     return problem_from_files(files, of.name)

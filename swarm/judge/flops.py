@@ -7,6 +7,7 @@ give their own expression.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -22,10 +23,18 @@ from torch.utils.flop_counter import FlopCounterMode
 Spec = tuple[Sequence[int] | None, str, Any]
 """(shape, torch dtype, None), or (None, dtype, the scalar's value)."""
 
+VECTORS = {
+    torch.ops.aten.dot: lambda a, b, **_: 2 * math.prod(a),
+    torch.ops.aten.mv: lambda a, b, **_: 2 * math.prod(a),
+    torch.ops.aten.addmv: lambda to, a, b, **_: 2 * math.prod(a),
+}
+"""Products with a vector, by the shapes of what goes in; torch's counter knows those of matrices alone."""
+
 
 def count_flops(function: Callable[..., Any], inputs: Sequence[Spec]) -> int:
     """Return the FLOPs of one call, as far as it goes without values; elsewhere they must be given."""
-    with FakeTensorMode(), torch.no_grad(), FlopCounterMode(display=False) as counter:
+    counter = FlopCounterMode(display=False, custom_mapping=VECTORS)
+    with FakeTensorMode(), torch.no_grad(), counter:
         made = [
             value if shape is None else torch.empty(tuple(shape), dtype=getattr(torch, dtype))
             for shape, dtype, value in inputs

@@ -55,7 +55,9 @@ def test_corners_of_the_search_space_compile(name: str, corner: int, tmp_path: P
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", SEEDS)
-def test_seed_passes_on_a_gpu_at_the_corners_of_its_space(name: str, judge: Judge) -> None:
+def test_seed_passes_on_a_gpu_at_the_corners_of_its_space_and_is_not_faster_than_light(
+    name: str, judge: Judge
+) -> None:
     files, problem = seed(name), shipped(name.partition("/")[0])
     tune = load_manifest(files).tune
     corners = {
@@ -68,3 +70,6 @@ def test_seed_passes_on_a_gpu_at_the_corners_of_its_space(name: str, judge: Judg
         assert isinstance(verdict, Verdict)
         print(name, corner, verdict.status, verdict.time_us, f"{verdict.total_s:.2f} s")
         assert verdict.status is Status.PASSED, f"{corner}: {verdict.reason}\n{verdict.log}"
+        for result in verdict.workloads:
+            assert result.time_us is not None and result.t_sol_us is not None
+            assert 0 < result.t_sol_us <= result.time_us, f"{corner}: workload {result.uuid}"

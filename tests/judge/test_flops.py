@@ -10,6 +10,13 @@ def test_a_matrix_product_counts_two_per_multiply_add() -> None:
     assert count_flops(lambda x, y: x @ y, [MATRIX, ([16, 4], "float32", None)]) == 2 * 8 * 16 * 4
 
 
+def test_products_with_a_vector_count_like_those_of_matrices() -> None:
+    vector: Spec = ([16], "float32", None)
+    assert count_flops(lambda x, v: x @ v, [MATRIX, vector]) == 2 * 8 * 16
+    assert count_flops(lambda v, w: v @ w, [vector, vector]) == 2 * 16
+    assert count_flops(lambda x, v, b: b.addmv(x, v), [MATRIX, vector, ([8], "float32", None)]) == 2 * 8 * 16
+
+
 def test_element_wise_work_counts_nothing() -> None:
     assert count_flops(lambda x: torch.nn.functional.silu(x) * 2, [MATRIX]) == 0
 

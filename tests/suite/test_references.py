@@ -1,0 +1,148 @@
+"""No problem is degenerate: what is right has spread, is finite, and changes with each input.
+
+And the library calls of baseline.py give the references' answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from swarm.judge import check, elements
+from swarm.judge.cuda.desk import CudaDesk
+from swarm.judge.lint import INDICES
+from swarm.judge.reference import PLAIN, InvalidReference, Reference, References
+from swarm.problem import Problem
+from swarm.protocol import Tests, load_protocol
+from swarm.workload import Workload
+from tests.suite.drawn import Calls, Item, on_a_cpu, on_a_gpu
+from tests.suite.shipped import NAMES, ON_A_CPU, ROOT, shipped
+
+NOT_ON_A_CPU: set[str] = set()
+"""The problems whose baseline.py calls what torch has for GPUs alone."""
+WITH_BASELINE = [name for name in ON_A_CPU if shipped(name).baseline is not None]
+SAMPLE = 1 << 16
+BASELINE = "baseline.py"
+
+
+@pytest.fixture(scope="module")
+def tests() -> Tests:
+    return load_protocol((ROOT / "COORDINATION.md").read_text(), "COORDINATION.md").tests
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaDesk]:
+    from swarm.cli.devices import chosen_devices
+
+    with CudaDesk(chosen_devices("cuda")[0], tmp_path_factory.mktemp("cache")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", ON_A_CPU)
+def test_answers_on_a_cpu_have_spread_and_change_with_each_input(
+    name: str, references: References, tests: Tests
+) -> None:
+    problem = shipped(name)
+    reference = references.answering(name, problem)
+    for workload in problem.cpu_workloads:
+        with on_a_cpu(problem, workload, reference) as calls:
+            check_calls(problem, workload, calls, reference, tests)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", NAMES)
+def test_answers_on_a_gpu_have_spread_and_change_with_each_input(
+    name: str, desk: CudaDesk, tests: Tests
+) -> None:
+    problem = shipped(name)
+    reference = desk.reference(name, problem)
+    for workload in problem.workloads:
+        with on_a_gpu(problem, workload, reference, desk.context, desk.kernels) as calls:
+            check_calls(problem, workload, calls, reference, tests)
+    desk.references.release(name)
+
+
+def check_calls(
+    problem: Problem, workload: Workload, calls: Calls, reference: Reference, tests: Tests
+) -> None:
+    limits = problem.limits(workload, tests)
+    before, now = (calls.answer(inputs, reference, PLAIN) for inputs in (calls.first, calls.second))
+    for shape, old, new in zip(calls.outputs, before, now, strict=True):
+        where = f"{workload.uuid}: {shape.name}"
+        for values in (old, new):
+            assert check.invalid_reference(shape.name, values, limits) == "", where
+            assert has_spread(values), where
+        assert not torch.equal(old, new), f"{where} is always the same"
+    for what, mixed in one_changed(problem, workload, calls):
+        try:
+            got = calls.answer(mixed, reference, PLAIN)
+        except InvalidReference:
+            assert what in problem.definition.inputs, what
+            continue  # what it cannot make sense of beside the others, it has read
+        assert not all(map(torch.equal, now, got)), f"{workload.uuid}: {what} does not matter"
+
+
+def one_changed(problem: Problem, workload: Workload, calls: Calls) -> Iterator[tuple[str, list[Item]]]:
+    """Yield the second call's inputs with one of the first call's among them, and its name.
+
+    Indices that a problem makes itself fit each other, a page table its lengths: they change together.
+    """
+    together = []
+    for index, (name, spec) in enumerate(problem.definition.inputs.items()):
+        mixed = list(calls.second)
+        if spec.is_scalar:
+            mixed[index] = other(calls.second[index])
+        elif workload.is_custom and spec.dtype in INDICES:
+            together.append(index)
+            continue
+        else:
+            mixed[index] = calls.first[index]
+        yield name, mixed
+    if together:
+        yield (
+            "indices",
+            [calls.first[i] if i in together else item for i, item in enumerate(calls.second)],
+        )
+
+
+def other(scalar: Item) -> Item:
+    """Return another scalar that makes sense in the same place."""
+    if isinstance(scalar, bool):
+        return not scalar
+    assert isinstance(scalar, int | float)
+    return scalar / 2 if isinstance(scalar, float) else max(1, scalar // 2)
+
+
+def has_spread(values: torch.Tensor) -> bool:
+    """Say whether no value has nearly all of the elements, and some have the rest."""
+    if values.numel() < 8:
+        return True
+    if values.numel() > SAMPLE:
+        values = values[torch.randint(values.numel(), (SAMPLE,), generator=torch.Generator().manual_seed(0))]
+    counts = values.unique(return_counts=True)[1]
+    return len(counts) >= 4 and float(counts.max()) < 0.9 * values.numel()
+
+
+@pytest.mark.parametrize("name", WITH_BASELINE)
+def test_baseline_gives_the_references_answers(name: str, references: References, tests: Tests) -> None:
+    problem = shipped(name)
+    reference = references.answering(name, problem)
+    library = references.get(f"{name}/{BASELINE}", name, problem.definition, is_wider=False)
+    assert problem.baseline is not None
+    library.load(BASELINE, problem.baseline)
+    for workload in problem.cpu_workloads:
+        with on_a_cpu(problem, workload, reference) as calls:
+            if name in NOT_ON_A_CPU:
+                with pytest.raises(InvalidReference):
+                    calls.answer(calls.first, library, BASELINE)
+                continue
+            got = calls.answer(calls.first, library, BASELINE)
+            for shape, right, values in zip(
+                calls.outputs, calls.answer(calls.first, reference, PLAIN), got, strict=True
+            ):
+                stored = elements.stored(values, shape.dtype)
+                limits = problem.limits(workload, tests)
+                match = check.compare(shape.name, stored, right, shape.dtype, shape.dims, limits)
+                assert match.passed, f"{workload.uuid}: {match.reason}"
