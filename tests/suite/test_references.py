@@ -14,9 +14,10 @@ from swarm.judge import check, elements
 from swarm.judge.cuda.desk import CudaDesk
 from swarm.judge.lint import INDICES
 from swarm.judge.reference import PLAIN, InvalidReference, Reference, References
-from swarm.problem import Problem
+from swarm.problem import Problem, problem_from_files
 from swarm.protocol import Tests, load_protocol
 from swarm.workload import Workload
+from tests.problem_files import definition, encoded, problem_files
 from tests.suite.drawn import Calls, Item, on_a_cpu, on_a_gpu
 from tests.suite.shipped import NAMES, ON_A_CPU, ROOT, shipped
 
@@ -146,3 +147,28 @@ def test_baseline_gives_the_references_answers(name: str, references: References
                 limits = problem.limits(workload, tests)
                 match = check.compare(shape.name, stored, right, shape.dtype, shape.dims, limits)
                 assert match.passed, f"{workload.uuid}: {match.reason}"
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ("x * weight * scale", ""),
+        ("x * weight + 0 * scale", "scale does not matter"),
+        ("x * scale + 0 * weight", "weight does not matter"),
+        ("x * weight * scale * (x > 1.5)", "y"),
+        ("torch.arange(64).expand(x.shape) + 0 * x", "y is always the same"),
+        ("x * weight / (0 * scale)", "the reference returned"),
+    ],
+)
+def test_what_is_degenerate_is_found(returned: str, said: str, references: References, tests: Tests) -> None:
+    files = problem_files()
+    content = definition(reference=f"import torch\ndef run(x, weight, scale):\n    return {returned}\n")
+    problem = problem_from_files({**files, "definition.json": encoded(content)}, "made")
+    reference = references.get(returned, "made", problem.definition, is_wider=False)
+    workload = problem.workloads[0]
+    with on_a_cpu(problem, workload, reference) as calls:
+        if not said:
+            check_calls(problem, workload, calls, reference, tests)
+            return
+        with pytest.raises(AssertionError, match=said):
+            check_calls(problem, workload, calls, reference, tests)
