@@ -111,6 +111,29 @@ def free_names(
     )
 
 
+def terms(text: str, *, where: str | None = None) -> list[str]:
+    """Split `text` at its outermost plus and minus signs into expressions that add up to it."""
+    return [ast.unparse(part) for part in _terms(_tree(text, Grammar.FULL, where, ()))]
+
+
+def _terms(node: ast.expr) -> list[ast.expr]:
+    match node:
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return [*_terms(left), *_terms(right)]
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return [*_terms(left), *map(_negated, _terms(right))]
+        case _:
+            return [node]
+
+
+def _negated(term: ast.expr) -> ast.expr:
+    match term:
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return operand
+        case _:
+            return ast.UnaryOp(ast.USub(), term)
+
+
 def called_names(
     text: str, calls: Collection[str], *, where: str | None = None
 ) -> frozenset[tuple[str, str]]:

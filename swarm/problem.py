@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from swarm import expressions
 from swarm.definition import DEFINITION_FILE, REFERENCE_FILE, Definition, check_run, parse_definition
@@ -142,6 +143,13 @@ class Problem:
         axes = self.definition.resolve(workload)
         names = (*self.definition.inputs, *self.definition.outputs)
         return float(sum(self.definition.nbytes(name, axes) for name in names))
+
+    def sol_terms(self, field: Literal["flops", "bytes"], workload: Workload) -> list[tuple[str, float]]:
+        """Return the terms of problem.toml's expression, each with its value; none if there is none."""
+        text = getattr(self.settings.sol, field)
+        names, where = self._names(workload), f"{self.name}/{SETTINGS_FILE}: sol.{field}"
+        found = [] if text is None else expressions.terms(text, where=where)
+        return [(term, float(expressions.evaluate(term, names, where=where))) for term in found]
 
     def _sol(self, field: str, text: str | None, workload: Workload) -> float | None:
         if text is None:

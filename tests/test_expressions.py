@@ -16,6 +16,7 @@ from swarm.expressions import (
     evaluate,
     evaluate_int,
     free_names,
+    terms,
 )
 
 NAMES = {"a": 7, "b": 2, "x": 0.5, "zero": 0}
@@ -218,3 +219,19 @@ def test_any_formula_with_functions_of_names_is_a_number_or_bad_input(text: str)
         assert math.isfinite(value)
         assert {function for function, _ in called_names(text, calls)} <= set(calls)
         assert free_names(text, calls=calls) <= set("ablocksk")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a", ["a"]),
+        ("a + b - x", ["a", "b", "-x"]),
+        ("a - (b - x * 2) + max(a, b + 1)", ["a", "-b", "x * 2", "max(a, b + 1)"]),
+        ("3 - (a + b) // 2 - -x", ["3", "-((a + b) // 2)", "x"]),
+        ("-(a + b)", ["-(a + b)"]),
+        ("(a + b) * x", ["(a + b) * x"]),
+    ],
+)
+def test_terms_add_up_to_the_whole(text: str, expected: list[str]) -> None:
+    assert terms(text) == expected
+    assert sum(evaluate(term, NAMES) for term in expected) == evaluate(text, NAMES)

@@ -205,7 +205,7 @@ class CpuTable:
         return unseen_gain(quads, one_core=len(self._desk.device.cores) == 1)
 
     def flops(self, workload: Workload) -> float:
-        return self._reference.flops(input_specs(self._rules.problem.definition, workload))
+        return sum(self._reference.flops(input_specs(self._rules.problem.definition, workload)).values())
 
 
 @cache

@@ -31,8 +31,8 @@ VECTORS = {
 """Products with a vector, by the shapes of what goes in; torch's counter knows those of matrices alone."""
 
 
-def count_flops(function: Callable[..., Any], inputs: Sequence[Spec]) -> int:
-    """Return the FLOPs of one call, as far as it goes without values; elsewhere they must be given."""
+def count_flops(function: Callable[..., Any], inputs: Sequence[Spec]) -> dict[str, int]:
+    """Return the FLOPs of one call by torch's name of what does them, as far as it goes without values."""
     counter = FlopCounterMode(display=False, custom_mapping=VECTORS)
     with FakeTensorMode(), torch.no_grad(), counter:
         made = [
@@ -41,4 +41,4 @@ def count_flops(function: Callable[..., Any], inputs: Sequence[Spec]) -> int:
         ]
         with suppress(DataDependentOutputException, DynamicOutputShapeException):
             function(*made)
-    return int(counter.get_total_flops())
+    return {str(kind): int(flops) for kind, flops in counter.get_flop_counts().get("Global", {}).items()}

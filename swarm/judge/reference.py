@@ -171,12 +171,11 @@ class Reference:
         made: Scalar = value if spec.dtype.is_float or isinstance(value, bool) else int(value)
         return made
 
-    def flops(self, inputs: Sequence[InputSpec]) -> float:
-        """Count the FLOPs of the plain reference for one call."""
-        items = [_blank(spec) for spec in inputs]
-        return float(
-            self._ask({"do": "flops", "name": PLAIN, "widen": self._is_wider, "inputs": items})["flops"]
-        )
+    def flops(self, inputs: Sequence[InputSpec]) -> dict[str, float]:
+        """Count the FLOPs of the plain reference for one call, by torch's name of what does them."""
+        message = {"do": "flops", "name": PLAIN, "widen": self._is_wider}
+        said = self._ask(message | {"inputs": [_blank(spec) for spec in inputs]})["flops"]
+        return {str(kind): float(flops) for kind, flops in said.items()}
 
     def close(self) -> None:
         self._peer.close()

@@ -117,6 +117,15 @@ def microseconds(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
+def quantity(amount: float, unit: str) -> str:
+    """Write an amount of bytes or FLOPs with a decimal prefix."""
+    for prefix in ("", "k", "M", "G"):
+        if abs(amount) < 1e3:
+            return f"{amount:.4g} {prefix}{unit}"
+        amount /= 1e3
+    return f"{amount:,.4g} T{unit}"
+
+
 def times(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.2f}×"
 

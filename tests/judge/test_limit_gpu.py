@@ -50,7 +50,10 @@ def limit(one: Problem, peaks: Peaks) -> Limit:
     exec(one.reference, names)
     [workload] = one.workloads
     return limit_of(
-        one, workload, peaks, lambda: count_flops(names["run"], input_specs(one.definition, workload))
+        one,
+        workload,
+        peaks,
+        lambda: sum(count_flops(names["run"], input_specs(one.definition, workload)).values()),
     )
 
 

@@ -40,7 +40,7 @@ def test_the_limit_is_what_a_count_by_hand_gives(name: str, references: Referenc
     reference = references.answering(name, problem)
     for workload in (*problem.workloads, *problem.cpu_workloads):
         specs = input_specs(problem.definition, workload)
-        limit = limit_of(problem, workload, H200, lambda specs=specs: reference.flops(specs))
+        limit = limit_of(problem, workload, H200, lambda specs=specs: sum(reference.flops(specs).values()))
         flops, moved = count({**workload.scalars, **problem.definition.resolve(workload)})
         t_sol_us = max(moved / BYTES_PER_US, (flops or 0) / (fastest(problem) or BF16_PER_US))
         found = (limit.flops or 0, limit.bytes, limit.t_sol_us)

@@ -305,7 +305,7 @@ class CudaTable:
             return disagreement(self.sitting(workload), callers, quads, rng)
 
     def flops(self, workload: Workload) -> float:
-        return self._reference.flops(input_specs(self._rules.problem.definition, workload))
+        return sum(self._reference.flops(input_specs(self._rules.problem.definition, workload)).values())
 
     def _before(self) -> None:
         """Wait until nobody works on the GPU any more, if there is one whose code on the host may have."""
