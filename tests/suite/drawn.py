@@ -40,6 +40,8 @@ class Calls:
     outputs: list[Shape]
     answer: Callable[[Sequence[Item], Reference, str], Outputs]
     """What a function of a reference makes of inputs, which may come from either call."""
+    read: Callable[[Buffer], bytes]
+    """What an input holds."""
 
 
 @contextmanager
@@ -80,7 +82,7 @@ def on_a_cpu(problem: Problem, workload: Workload, reference: Reference) -> Iter
         reference.map(SHARED, arena)
         first, second = drawn(), drawn()
         results = [Buffer(shape, next(at)) for shape in wanted]
-        yield Calls(first, second, wanted, answer)
+        yield Calls(first, second, wanted, answer, lambda one: bytes(memory[one.offset : one.end].numpy()))
 
 
 @contextmanager
@@ -114,7 +116,10 @@ def on_a_gpu(
                 for one in slots.expected[0]
             ]
 
-        yield Calls(tuple(calls[0].inputs), tuple(calls[1].inputs), wanted, answer)
+        def read(one: Buffer) -> bytes:
+            return stream.read(shared.address + one.offset, one.shape.nbytes)
+
+        yield Calls(tuple(calls[0].inputs), tuple(calls[1].inputs), wanted, answer, read)
     finally:
         shared.close()
         private.close()

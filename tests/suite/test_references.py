@@ -14,6 +14,7 @@ from swarm.judge import check, elements
 from swarm.judge.cuda.desk import CudaDesk
 from swarm.judge.lint import INDICES
 from swarm.judge.reference import PLAIN, InvalidReference, Reference, References
+from swarm.judge.slots import Buffer
 from swarm.problem import Problem, problem_from_files
 from swarm.protocol import Tests, load_protocol
 from swarm.workload import Workload
@@ -21,7 +22,7 @@ from tests.problem_files import definition, encoded, problem_files
 from tests.suite.drawn import Calls, Item, on_a_cpu, on_a_gpu
 from tests.suite.shipped import NAMES, ON_A_CPU, ROOT, shipped
 
-NOT_ON_A_CPU: set[str] = set()
+NOT_ON_A_CPU = {"fp8_block_linear", "gqa_paged_decode", "gqa_paged_prefill", "ragged_prefill"}
 """The problems whose baseline.py calls what torch has for GPUs alone."""
 WITH_BASELINE = [name for name in ON_A_CPU if shipped(name).baseline is not None]
 SAMPLE = 1 << 16
@@ -45,11 +46,12 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaDesk]:
 def test_answers_on_a_cpu_have_spread_and_change_with_each_input(
     name: str, references: References, tests: Tests
 ) -> None:
-    problem = shipped(name)
+    problem, mattered = shipped(name), set[str]()
     reference = references.answering(name, problem)
     for workload in problem.cpu_workloads:
         with on_a_cpu(problem, workload, reference) as calls:
-            check_calls(problem, workload, calls, reference, tests)
+            mattered |= check_calls(problem, workload, calls, reference, tests)
+    assert mattered == problem.definition.inputs.keys()
 
 
 @pytest.mark.gpu
@@ -57,17 +59,24 @@ def test_answers_on_a_cpu_have_spread_and_change_with_each_input(
 def test_answers_on_a_gpu_have_spread_and_change_with_each_input(
     name: str, desk: CudaDesk, tests: Tests
 ) -> None:
-    problem = shipped(name)
+    problem, mattered = shipped(name), set[str]()
     reference = desk.reference(name, problem)
     for workload in problem.workloads:
         with on_a_gpu(problem, workload, reference, desk.context, desk.kernels) as calls:
-            check_calls(problem, workload, calls, reference, tests)
+            mattered |= check_calls(problem, workload, calls, reference, tests, together=True)
+    assert mattered == problem.definition.inputs.keys()
     desk.references.release(name)
 
 
 def check_calls(
-    problem: Problem, workload: Workload, calls: Calls, reference: Reference, tests: Tests
-) -> None:
+    problem: Problem,
+    workload: Workload,
+    calls: Calls,
+    reference: Reference,
+    tests: Tests,
+    together: bool = False,
+) -> set[str]:
+    """Return the inputs that were seen to matter; those that a workload's sizes fix cannot be."""
     limits = problem.limits(workload, tests)
     before, now = (calls.answer(inputs, reference, PLAIN) for inputs in (calls.first, calls.second))
     for shape, old, new in zip(calls.outputs, before, now, strict=True):
@@ -76,36 +85,45 @@ def check_calls(
             assert check.invalid_reference(shape.name, values, limits) == "", where
             assert has_spread(values), where
         assert not torch.equal(old, new), f"{where} is always the same"
-    for what, mixed in one_changed(problem, workload, calls):
+    mattered: set[str] = set()
+    for names, mixed in one_changed(problem, workload, calls, together):
         try:
             got = calls.answer(mixed, reference, PLAIN)
+            assert not all(map(torch.equal, now, got)), f"{workload.uuid}: {', '.join(names)} does not matter"
         except InvalidReference:
-            assert what in problem.definition.inputs, what
-            continue  # what it cannot make sense of beside the others, it has read
-        assert not all(map(torch.equal, now, got)), f"{workload.uuid}: {what} does not matter"
+            # What it cannot make sense of beside the others, it has read. Floats always make sense.
+            assert all(problem.definition.inputs[name].dtype in INDICES for name in names)
+        mattered |= names
+    return mattered
 
 
-def one_changed(problem: Problem, workload: Workload, calls: Calls) -> Iterator[tuple[str, list[Item]]]:
+def one_changed(
+    problem: Problem, workload: Workload, calls: Calls, together: bool
+) -> Iterator[tuple[set[str], list[Item]]]:
     """Yield the second call's inputs with one of the first call's among them, and its name.
 
-    Indices that a problem makes itself fit each other, a page table its lengths: they change together.
+    Indices that a problem makes itself fit each other, as a page table does its lengths: a GPU would read
+    beyond its tensors if one changed alone, so they change `together` there. Some are what sizes make them.
     """
-    together = []
-    for index, (name, spec) in enumerate(problem.definition.inputs.items()):
+    definition, fitting = problem.definition, set[int]()
+    for index, (name, spec) in enumerate(definition.inputs.items()):
+        old, new = calls.first[index], calls.second[index]
         mixed = list(calls.second)
-        if spec.is_scalar:
-            mixed[index] = other(calls.second[index])
-        elif workload.is_custom and spec.dtype in INDICES:
-            together.append(index)
-            continue
+        if isinstance(old, Buffer) and isinstance(new, Buffer):
+            if workload.is_custom and spec.dtype in INDICES:
+                if calls.read(old) == calls.read(new):
+                    continue
+                if together:
+                    fitting.add(index)
+                    continue
+            mixed[index] = old
         else:
-            mixed[index] = calls.first[index]
-        yield name, mixed
-    if together:
-        yield (
-            "indices",
-            [calls.first[i] if i in together else item for i, item in enumerate(calls.second)],
-        )
+            mixed[index] = other(new)
+        yield {name}, mixed
+    if fitting:
+        names = list(definition.inputs)
+        mixed = [calls.first[i] if i in fitting else item for i, item in enumerate(calls.second)]
+        yield {names[i] for i in fitting}, mixed
 
 
 def other(scalar: Item) -> Item:
