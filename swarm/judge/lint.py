@@ -25,6 +25,7 @@ from swarm.judge.arena import free_bytes
 from swarm.judge.inputs import ROUND, Spread
 from swarm.judge.reference import FAST, InvalidReference, References
 from swarm.judge.sitting import private_bytes
+from swarm.judge.slots import Shape
 from swarm.judge.workbench import Workbench
 from swarm.problem import FAST_REFERENCE_FILE, Limits, Problem
 from swarm.protocol import Tests
@@ -299,7 +300,7 @@ class _Trying:
                 if row > 1 or not first:
                     if self._is_open(weakness, shape.name):
                         original = values.clone() if original is None else original
-                        values.view(-1, row)[:, first:] = 0 if shape.dtype.is_packed else mean(original)
+                        values.view(-1, row)[:, first:] = _unread(shape, original)
                         self._hold(weakness, shape.name, _pairs(outputs, bench.expect()))
                     if not self._is_open(weakness, shape.name):
                         break  # who must read half of it must read it
@@ -331,6 +332,13 @@ class _Trying:
             return
         passed += [self._passed[key]] if key in self._passed else []
         self._passed[key] = Trial(min(t.matched_ratio for t in passed), max(t.need for t in passed))
+
+
+def _unread(shape: Shape, values: torch.Tensor) -> float:
+    """Return what stands for values that are not read: their mean, or another where there is but one."""
+    if shape.dtype.is_packed:
+        return 0
+    return 1 - float(values) if shape.count == 1 else mean(values)
 
 
 def _pairs(outputs: list[Output], got: list[torch.Tensor]) -> list[tuple[Output, Answer]]:

@@ -129,6 +129,12 @@ def test_only_what_passes_is_found(found: Trying) -> None:
     assert all(f.matched_ratio >= 0.5 for f in half)
 
 
+def test_a_lone_number_is_missed_where_it_is_not_read(found: Trying) -> None:
+    assert found(SCALE, columns=1) == []
+    unread = found("def run(x, weight):\n    return x.square() + 0 * weight\n", columns=1)
+    assert (Weakness.UNREAD, "weight") in {(finding.weakness, finding.about) for finding in unread}
+
+
 SOFTMAX = "import torch\ndef run(x, weight):\n    return torch.softmax(x * weight, dim=-1)\n"
 
 
