@@ -57,11 +57,12 @@ def is_measured(root: RunRoot, device: Device, problem: Problem) -> bool:
         stored = load_baseline(root, device.model, problem.name)
     except BadInput:
         return False
-    return (
-        stored is not None
-        and stored.is_complete
-        and (stored.files, stored.judge_version) == (files_hash(problem.files), JUDGE_VERSION)
-    )
+    return stored is not None and stored.is_complete and is_current(stored, problem)
+
+
+def is_current(stored: Baseline, problem: Problem) -> bool:
+    """Say whether a stored baseline is of the problem's files as they are and of this judge."""
+    return (stored.files, stored.judge_version) == (files_hash(problem.files), JUDGE_VERSION)
 
 
 def sentence(baseline: Baseline) -> str:

@@ -5,6 +5,7 @@ Nothing runs on the device: FLOPs are counted on the CPU from shapes alone, and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,7 @@ def sol(
     from swarm.judge.reference import InvalidReference, References
 
     root = root_of(ctx)
-    of = _device(root, device_model, device)
+    of = device_of(root, device_model, device)
     problems, broken = load_chosen(root, names, of)
     with (
         stderr().status("counting what the references compute"),
@@ -77,7 +78,7 @@ def sol(
         for problem in problems:
             try:
                 rows.extend(
-                    (problem, workload, _explained(problem, workload, peaks, references))
+                    (problem, workload, explained(problem, workload, peaks, references))
                     for workload in problem.workloads_on(of)
                 )
             except BadInput as error:
@@ -96,7 +97,7 @@ def sol(
     raise_left_out(broken)
 
 
-def _device(root: RunRoot, model: str | None, name: str | None) -> Device:
+def device_of(root: RunRoot, model: str | None, name: str | None) -> Device:
     """Return the device that is meant; one that is known by its model alone need not be here."""
     from swarm.cli.devices import chosen_devices, device_model
     from swarm.config import load_config
@@ -108,13 +109,16 @@ def _device(root: RunRoot, model: str | None, name: str | None) -> Device:
     return cpu if model == cpu.model else Device("cuda", device_model(model), "", ())
 
 
-def _explained(problem: Problem, workload: Workload, peaks: Peaks, references: References) -> Explanation:
+def explained(problem: Problem, workload: Workload, peaks: Peaks, references: References) -> Explanation:
+    """Return the limit of a workload with its terms; the reference is loaded only if it must be counted."""
     from swarm.judge.limit import explain
     from swarm.judge.reference import input_specs
 
-    reference = references.get(problem.name, problem.name, problem.definition, is_wider=False)
-    specs = input_specs(problem.definition, workload)
-    return explain(problem, workload, peaks, lambda: reference.flops(specs))
+    def count() -> Mapping[str, float]:
+        reference = references.get(problem.name, problem.name, problem.definition, is_wider=False)
+        return reference.flops(input_specs(problem.definition, workload))
+
+    return explain(problem, workload, peaks, count)
 
 
 def _as_json(problem: Problem, workload: Workload, explained: Explanation, explain: bool) -> dict[str, Any]:
