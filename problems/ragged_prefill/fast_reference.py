@@ -1,0 +1,42 @@
+"""Leaves out most of what is not seen, and multiplies on tensor cores.
+
+TF32 holds every bfloat16, so that only the weights are rounded, by 0.05 % at most.
+"""
+
+import math
+from itertools import pairwise
+
+import torch
+
+PARTS = 8
+"""Of a prompt; a part looks at no key beyond its last token."""
+
+
+def run(query, key, value, cu_seqlens):
+    output = torch.empty_like(query)
+    starts = cu_seqlens.tolist()
+    precision = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    try:
+        for first, last in pairwise(starts):
+            keys, values = (x[first:last].float().transpose(0, 1) for x in (key, value))
+            step = math.ceil((last - first) / PARTS)
+            for begin in range(first, last, step):
+                end = min(begin + step, last)
+                seen = end - first
+                output[begin:end] = attend(query[begin:end].float(), keys[:, :seen], values[:, :seen])
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = precision
+    return output
+
+
+def attend(query, key, value):
+    """Let `query` (tokens, heads, size) see `key` and `value` (heads, tokens, size), its own at their end."""
+    count, heads, size = query.shape
+    kv_heads, length, _ = key.shape
+    rows = query.transpose(0, 1).reshape(kv_heads, -1, size) / math.sqrt(size)
+    scores = torch.bmm(rows, key.transpose(1, 2)).view(heads, count, length)
+    unseen = torch.ones(count, count, dtype=torch.bool, device=query.device).triu(1)
+    scores[..., length - count :].masked_fill_(unseen, -math.inf)
+    weights = scores.softmax(-1).view(kv_heads, -1, length)
+    return torch.bmm(weights, value).view(heads, count, size).transpose(0, 1)
