@@ -45,7 +45,7 @@ def product(a, b):
 
 def weight(packed, scales, pairs):
     """Return a weight but for its global scale."""
-    values = pairs[packed.int()].flatten(-2).unflatten(-1, (-1, BLOCK))
+    values = pairs[packed.view(torch.uint8).int()].flatten(-2).unflatten(-1, (-1, BLOCK))
     return (values * scales.bfloat16()[..., None]).flatten(-2)
 
 

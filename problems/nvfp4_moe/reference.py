@@ -32,8 +32,9 @@ def run(
 
 def dequantised(packed, scales, scale):
     """Return the numbers that packed E2M1 pairs stand for, with a scale for each block and one for all."""
-    pairs = torch.stack((packed & 15, packed >> 4), -1)
-    values = torch.tensor(E2M1, device=packed.device)[pairs.int()].flatten(-2)
+    byte = packed.view(torch.uint8).int()
+    pairs = torch.stack((byte & 15, byte >> 4), -1)
+    values = torch.tensor(E2M1, device=packed.device)[pairs].flatten(-2)
     return (values.unflatten(-1, (-1, BLOCK)) * (scales.float() * scale)[..., None]).flatten(-2)
 
 

@@ -5,9 +5,8 @@
 // COLUMNS  columns of a result that a block computes
 #include "problem.h"
 
-constexpr int BLOCK = 16;              // elements that share a scale
-constexpr float LARGEST = 6;           // of E2M1
-constexpr int SPREAD = 32 * BLOCK;     // elements that a warp reads at a time: a block for each lane
+constexpr int BLOCK = 16;     // elements that share a scale
+constexpr float LARGEST = 6;  // of E2M1
 
 // The number that a 4-bit code stands for: a sign, two bits of exponent, one of mantissa.
 __device__ float e2m1(int code) {
@@ -50,13 +49,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32)
 __device__ float dot(const float *x, const uint8_t *weight, const __nv_fp8_e4m3 *scales, size_t row, int columns) {
   weight += row * (columns / 2), scales += row * (columns / BLOCK);
   float sum = 0;
-  for (int first = threadIdx.x % 32 * BLOCK; first < columns; first += SPREAD) {
-    float of_block = 0;
-    for (int k = first; k < first + BLOCK; k += 2) {
-      const int pair = weight[k / 2];
-      of_block += x[k] * e2m1(pair & 15) + x[k + 1] * e2m1(pair >> 4);
-    }
-    sum += of_block * float(scales[first / BLOCK]);
+  for (int k = threadIdx.x % 32 * 2; k < columns; k += 32 * 2) {
+    const int pair = weight[k / 2];
+    sum += (x[k] * e2m1(pair & 15) + x[k + 1] * e2m1(pair >> 4)) * float(scales[k / BLOCK]);
   }
   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
   return sum;
