@@ -12,12 +12,12 @@ PARTS = 8
 
 
 def run(query, key, value, output, lse, grad_output):
-    precision = torch.backends.cuda.matmul.fp32_precision
-    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
     try:
         each = [gradients(*one) for one in zip(query, key, value, output, lse, grad_output, strict=True)]
     finally:
-        torch.backends.cuda.matmul.fp32_precision = precision
+        torch.set_float32_matmul_precision(precision)
     return tuple(torch.stack(grads).to(query.dtype) for grads in zip(*each, strict=True))
 
 

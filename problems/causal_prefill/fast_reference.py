@@ -15,8 +15,8 @@ def run(query, key, value):
     output = torch.empty_like(query)
     tokens = query.shape[1]
     step = math.ceil(tokens / PARTS)
-    precision = torch.backends.cuda.matmul.fp32_precision
-    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
     try:
         for i in range(len(query)):
             keys, values = (x[i].float().transpose(0, 1) for x in (key, value))
@@ -24,7 +24,7 @@ def run(query, key, value):
                 end = min(begin + step, tokens)
                 output[i, begin:end] = attend(query[i, begin:end].float(), keys[:, :end], values[:, :end])
     finally:
-        torch.backends.cuda.matmul.fp32_precision = precision
+        torch.set_float32_matmul_precision(precision)
     return output
 
 
@@ -32,8 +32,8 @@ def attend(query, key, value):
     """Let `query` (tokens, heads, size) see `key` and `value` (heads, tokens, size), its own at their end."""
     count, heads, size = query.shape
     kv_heads, length, _ = key.shape
-    rows = query.transpose(0, 1).reshape(kv_heads, -1, size) / math.sqrt(size)
-    scores = torch.bmm(rows, key.transpose(1, 2)).view(heads, count, length)
+    rows = query.transpose(0, 1).reshape(kv_heads, -1, size)
+    scores = torch.bmm(rows, key.transpose(1, 2)).div_(math.sqrt(size)).view(heads, count, length)
     unseen = torch.ones(count, count, dtype=torch.bool, device=query.device).triu(1)
     scores[..., length - count :].masked_fill_(unseen, -math.inf)
     weights = scores.softmax(-1).view(kv_heads, -1, length)

@@ -16,8 +16,8 @@ def run(q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, kv_last_page_len)
     lse = q.new_empty(q.shape[:2], dtype=torch.float32)
     page_size = k_cache.shape[1]
     queries, pages, last = qo_indptr.tolist(), kv_indptr.tolist(), kv_last_page_len.tolist()
-    precision = torch.backends.cuda.matmul.fp32_precision
-    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
     try:
         for i in range(len(last)):
             held = kv_indices[pages[i] : pages[i + 1]].long()
@@ -31,7 +31,7 @@ def run(q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, kv_last_page_len)
                 part = attend(q[begin:end].float(), key[:, :seen], value[:, :seen])
                 output[begin:end], lse[begin:end] = part
     finally:
-        torch.backends.cuda.matmul.fp32_precision = precision
+        torch.set_float32_matmul_precision(precision)
     return output, lse
 
 
@@ -39,8 +39,8 @@ def attend(query, key, value):
     """Let `query` (tokens, heads, size) see `key` and `value` (heads, tokens, size), its own at their end."""
     count, heads, size = query.shape
     kv_heads, length, _ = key.shape
-    rows = query.transpose(0, 1).reshape(kv_heads, -1, size) / math.sqrt(size)
-    scores = torch.bmm(rows, key.transpose(1, 2)).view(heads, count, length)
+    rows = query.transpose(0, 1).reshape(kv_heads, -1, size)
+    scores = torch.bmm(rows, key.transpose(1, 2)).div_(math.sqrt(size)).view(heads, count, length)
     unseen = torch.ones(count, count, dtype=torch.bool, device=query.device).triu(1)
     scores[..., length - count :].masked_fill_(unseen, -math.inf)
     sums = scores.logsumexp(-1, keepdim=True)

@@ -15,8 +15,8 @@ PARTS = 8
 def run(query, key, value, cu_seqlens):
     output = torch.empty_like(query)
     starts = cu_seqlens.tolist()
-    precision = torch.backends.cuda.matmul.fp32_precision
-    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
     try:
         for first, last in pairwise(starts):
             keys, values = (x[first:last].float().transpose(0, 1) for x in (key, value))
@@ -26,7 +26,7 @@ def run(query, key, value, cu_seqlens):
                 seen = end - first
                 output[begin:end] = attend(query[begin:end].float(), keys[:, :seen], values[:, :seen])
     finally:
-        torch.backends.cuda.matmul.fp32_precision = precision
+        torch.set_float32_matmul_precision(precision)
     return output
 
 
@@ -34,8 +34,8 @@ def attend(query, key, value):
     """Let `query` (tokens, heads, size) see `key` and `value` (heads, tokens, size), its own at their end."""
     count, heads, size = query.shape
     kv_heads, length, _ = key.shape
-    rows = query.transpose(0, 1).reshape(kv_heads, -1, size) / math.sqrt(size)
-    scores = torch.bmm(rows, key.transpose(1, 2)).view(heads, count, length)
+    rows = query.transpose(0, 1).reshape(kv_heads, -1, size)
+    scores = torch.bmm(rows, key.transpose(1, 2)).div_(math.sqrt(size)).view(heads, count, length)
     unseen = torch.ones(count, count, dtype=torch.bool, device=query.device).triu(1)
     scores[..., length - count :].masked_fill_(unseen, -math.inf)
     weights = scores.softmax(-1).view(kv_heads, -1, length)

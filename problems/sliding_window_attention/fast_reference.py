@@ -15,8 +15,8 @@ def run(query, key, value, window):
     output = torch.empty_like(query)
     tokens = query.shape[1]
     step = math.ceil(tokens / PARTS)
-    precision = torch.backends.cuda.matmul.fp32_precision
-    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
     try:
         for i in range(len(query)):
             keys, values = (x[i].float().transpose(0, 1) for x in (key, value))
@@ -26,7 +26,7 @@ def run(query, key, value, window):
                 part = query[i, begin:end].float()
                 output[i, begin:end] = attend(part, keys[:, seen], values[:, seen], window)
     finally:
-        torch.backends.cuda.matmul.fp32_precision = precision
+        torch.set_float32_matmul_precision(precision)
     return output
 
 
@@ -34,8 +34,8 @@ def attend(query, key, value, window):
     """Let `query` (tokens, heads, size) see `key` and `value` (heads, tokens, size), its own at their end."""
     count, heads, size = query.shape
     kv_heads, length, _ = key.shape
-    rows = query.transpose(0, 1).reshape(kv_heads, -1, size) / math.sqrt(size)
-    scores = torch.bmm(rows, key.transpose(1, 2)).view(heads, count, length)
+    rows = query.transpose(0, 1).reshape(kv_heads, -1, size)
+    scores = torch.bmm(rows, key.transpose(1, 2)).div_(math.sqrt(size)).view(heads, count, length)
     place = torch.arange(length, device=query.device)
     ahead = place - place[length - count :, None]
     scores.masked_fill_((ahead > 0) | (ahead <= -window), -math.inf)
