@@ -6,8 +6,12 @@ def run(logits, top_p, u):
     probability = torch.softmax(ranked, dim=-1)
     before = probability.cumsum(-1) - probability
     nucleus = torch.where(before < top_p[:, None], probability, 0)
-    running = torch.zeros_like(nucleus).scatter(1, token, nucleus).cumsum(-1)
-    return torch.searchsorted(running, u[:, None] * running[:, -1:], right=True)[:, 0]
+    nucleus = torch.zeros_like(nucleus).scatter(1, token, nucleus)
+    running = nucleus.cumsum(-1)
+    mass = running[:, -1:]
+    sampled = torch.searchsorted(running, u[:, None] * mass)
+    logprob = (nucleus.gather(1, sampled) / mass).log()
+    return sampled[:, 0], logprob[:, 0]
 
 
 def make_inputs(axes, device):
@@ -23,6 +27,6 @@ def make_inputs(axes, device):
     nucleus = torch.where(running <= running.gather(1, last), probability, 0)
     nucleus = torch.zeros_like(nucleus).scatter(1, token, nucleus)
     running = nucleus.cumsum(-1)
-    sampled = torch.searchsorted(running, running[:, -1:] * torch.rand_like(mass), right=True)
+    sampled = torch.searchsorted(running, running[:, -1:] * torch.rand_like(mass))
     u = (running - nucleus / 2).gather(1, sampled) / running[:, -1:]
     return {"logits": logits, "top_p": top_p[:, 0].float(), "u": u[:, 0].float()}

@@ -33,7 +33,8 @@ from swarm.workload import Workload
 from tests.gpu import trees
 
 HERE = Path(__file__).parent
-FLAGS = ("-std=c++20", "-O1", "-shared", "-fPIC", "-w")
+FLAGS = ("-std=c++20", "-O1", "-shared", "-fPIC", "-w", "-fno-gnu-unique")
+"""The last: shared memory of a template is each library's own, not that of the first one loaded."""
 WAITS = re.compile(r'asm volatile\("griddepcontrol[^;]*;" ::: "memory"\);')
 """What orders launches that overlap; these do not."""
 DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")

@@ -73,8 +73,8 @@ def conv2d_residual(axes: Axes) -> tuple[float | None, float]:
 
 
 def top_p_sampling(axes: Axes) -> tuple[float | None, float]:
-    """Every logit is read, with two numbers for each sequence; one token comes out."""
-    return 0, axes["batch"] * (axes["vocabulary"] * FLOAT32 + FLOAT32 + FLOAT32 + INT64)
+    """Every logit is read, with two numbers for each sequence; a token and its probability come out."""
+    return 0, axes["batch"] * (axes["vocabulary"] * FLOAT32 + FLOAT32 + FLOAT32 + INT64 + FLOAT32)
 
 
 COUNTS: dict[str, Callable[[Axes], tuple[float | None, float]]] = {

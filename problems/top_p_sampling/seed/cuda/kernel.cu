@@ -37,7 +37,8 @@ __device__ double mass_from(unsigned rank, const float *logits, int vocabulary, 
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    sample(const float *logits, const float *top_p, const float *u, long long *token, int vocabulary) {
+    sample(const float *logits, const float *top_p, const float *u, long long *token, float *logprob,
+           int vocabulary) {
   __shared__ double of_thread[THREADS];
   __shared__ int ties[THREADS];
   logits += (size_t)blockIdx.x * vocabulary;
@@ -65,19 +66,20 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   int ties_before = 0;
   for (int thread = 0; thread < threadIdx.x; thread++) ties_before += ties[thread];
 
-  const double target = u[blockIdx.x] * (above + needed * of_last);
+  const double mass = above + needed * of_last, target = u[blockIdx.x] * mass;
   for (int round = 0; round < 2; round++) {  // first what each thread's tokens add up to, then which token it is
     double running = 0;
     if (round == 1)
       for (int thread = 0; thread < threadIdx.x; thread++) running += of_thread[thread];
-    const bool is_before = round == 1 && running <= target;
+    const bool is_before = round == 1 && running < target;
     int tie = ties_before;
     for (int i = begin; i < end; i++) {
       const unsigned rank = rank_of(logits[i]);
       const bool is_in = rank > last || (rank == last && tie++ < needed);
       if (is_in) running += expf(logits[i] - top);
-      if (is_before && running > target) {
+      if (is_before && running >= target) {
         token[blockIdx.x] = i;
+        logprob[blockIdx.x] = logits[i] - top - log(mass);
         break;
       }
     }
