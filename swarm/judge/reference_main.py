@@ -69,6 +69,9 @@ class Child:
 
     def serve(self) -> None:
         torch.set_num_threads(self._threads)
+        torch.backends.cudnn.allow_tf32 = (
+            False  # torch's default: convolutions of float32 in less than float32
+        )
         while True:
             try:
                 data, fds = receive(self._peer)

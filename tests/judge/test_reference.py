@@ -40,6 +40,8 @@ def run(x, w, scale):
     return x * 0 + (min(cores) if len(cores) == 1 else -1)
 """
 
+SHORTENED = "import torch\ndef run(x, w, scale):\n    return x * 0 + torch.backends.cudnn.allow_tf32\n"
+
 
 @contextmanager
 def probing(references: References, source: str) -> Iterator[tuple[Reference, torch.Tensor]]:
@@ -73,6 +75,13 @@ def test_a_reference_moves_to_other_cores_with_all_its_threads(references: Refer
         reference.pin([core])
         reference.expect("arena", (X, W, 1.5), (Y,), "probe")
         assert output.unique().tolist() == [core]
+
+
+def test_a_convolution_in_float32_is_one_on_a_gpu_too(references: References) -> None:
+    assert torch.backends.cudnn.allow_tf32, "torch's default, which a reference's process changes"
+    with probing(references, SHORTENED) as (reference, answer):
+        reference.time("probe", "arena", [([X, W, 1.0], [Y])])
+        assert answer[0] == 0
 
 
 def test_when_all_references_die_nobodys_problem_is_to_blame_and_the_next_one_starts(
