@@ -69,9 +69,7 @@ class Child:
 
     def serve(self) -> None:
         torch.set_num_threads(self._threads)
-        torch.backends.cudnn.allow_tf32 = (
-            False  # torch's default: convolutions of float32 in less than float32
-        )
+        torch.backends.cudnn.allow_tf32 = False  # by default float32 convolutions have 10 bits on a GPU
         while True:
             try:
                 data, fds = receive(self._peer)
