@@ -1,6 +1,6 @@
 """Leaves out most of what is not seen, and multiplies on tensor cores.
 
-TF32 holds every bfloat16, so that only the weights are rounded, by 0.05 % at most.
+TF32 holds every bfloat16, so that only the weights and their gradients are rounded, by 0.05 % at most.
 """
 
 import math

@@ -20,22 +20,12 @@ def run(q, k_cache, v_cache, kv_indptr, kv_indices, kv_last_page_len):
             *(kv_indptr, kv_indices, kv_last_page_len, heads, kv_heads, size, page_size), q_data_type=q.dtype
         )
         return paged.run(q, (k_cache, v_cache), return_lse=True)
-    lengths = (kv_indptr.diff() - 1) * k_cache.shape[1] + kv_last_page_len
-    ends = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
-    rows = token_rows(k_cache.shape[1], lengths, ends, kv_indptr, kv_indices)
-    key, value = k_cache.flatten(0, 1)[rows], v_cache.flatten(0, 1)[rows]
+    page_size = k_cache.shape[1]
+    lengths = (kv_indptr.diff() - 1) * page_size + kv_last_page_len
+    key, value = k_cache[kv_indices].flatten(0, 1), v_cache[kv_indices].flatten(0, 1)
     starts = torch.arange(len(kv_indptr), device=q.device, dtype=torch.int32)
-    longest = (
-        2 * len(rows) // len(kv_indptr)
-    )  # tokens of the longest sequence, which an engine knows on the host
+    longest = 2 * len(key) // len(kv_indptr)  # in tokens, or a few more; an engine knows it on the host
     output, lse, *_ = torch.ops.aten._flash_attention_forward(
-        q, key, value, starts, ends, 1, longest, 0.0, False, False
+        *(q, key, value, starts, kv_indptr * page_size, 1, longest, 0.0, False, False), seqused_k=lengths
     )
     return output, lse.T / math.log(2)
-
-
-def token_rows(page_size, lengths, ends, kv_indptr, kv_indices):
-    """Return where in the cache each token of each sequence lies, one sequence after the other."""
-    sequence = torch.repeat_interleave(lengths)
-    place = torch.arange(len(sequence), device=lengths.device) - ends[sequence]
-    return kv_indices[kv_indptr[sequence] + place // page_size] * page_size + place % page_size
