@@ -30,6 +30,18 @@ NAMES = {
 """What the format calls our element types; packed float4 is often kept as bytes."""
 
 
+def write(tensors: Mapping[str, tuple[DType, tuple[int, ...], bytes]]) -> bytes:
+    """Return a file that holds these tensors: of a type, of a shape, with these bytes."""
+    header, content = {}, b""
+    for key, (dtype, shape, data) in sorted(tensors.items()):
+        offsets = [len(content), len(content) + len(data)]
+        header[key] = {"dtype": NAMES[dtype][0], "shape": shape, "data_offsets": offsets}
+        content += data
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % LENGTH_BYTES)
+    return len(head).to_bytes(LENGTH_BYTES, "little") + head + content
+
+
 def find(path: str, files: Iterable[str]) -> str:
     """Return the file that `path` means: itself, or what is there without its leading folders."""
     known, parts = list(files), path.split("/")

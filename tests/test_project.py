@@ -20,7 +20,7 @@ MODULES = sorted(
 LAYERS = (
     ("cli",),
     ("report", "review", "apply", "plan", "pending", "away", "intake"),
-    ("watcher", "planner", "agents", "bundle"),
+    ("watcher", "planner", "agents", "bundle", "importers"),
     ("pool",),
     ("judge", "languages", "sandbox", "box"),
     ("ledger", "baseline", "board", "knowledge", "hub", "role", "status", "requests", "changes"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from swarm.cli.context import json_option, print_json, print_table, root_of
+from swarm.cli.import_problems import import_
 from swarm.cli.lint import lint
 from swarm.cli.show import show, summary
 from swarm.errors import BadInput, SwarmError
@@ -12,11 +13,12 @@ from swarm.errors import BadInput, SwarmError
 
 @click.group()
 def problems() -> None:
-    """List problems, show one, check one."""
+    """List problems, show one, check one, import some."""
 
 
 problems.add_command(lint)
 problems.add_command(show)
+problems.add_command(import_)
 
 
 @problems.command("list")

@@ -34,7 +34,7 @@ VECTORS = {
 def count_flops(function: Callable[..., Any], inputs: Sequence[Spec]) -> dict[str, int]:
     """Return the FLOPs of one call by torch's name of what does them, as far as it goes without values."""
     counter = FlopCounterMode(display=False, custom_mapping=VECTORS)
-    with FakeTensorMode(), torch.no_grad(), counter:
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), counter:
         made = [
             value if shape is None else torch.empty(tuple(shape), dtype=getattr(torch, dtype))
             for shape, dtype, value in inputs

@@ -281,6 +281,21 @@ class References:
         is_wider = problem.settings.reference_precision == "higher"
         return self.get(key, problem.name, problem.definition, is_wider, problem.fast_reference)
 
+    def describe_module(self, source: str, file: str) -> object:
+        """Return what a KernelBench file's module is called with, holds and returns: a stranger's word."""
+        with self._fork() as peer:
+            peer.settimeout(CALL_S)
+            try:
+                send(peer, json.dumps({"do": "module", "source": source, "file": file}).encode())
+                said: object = json.loads(receive(peer)[0])
+            except (Closed, TimeoutError, ValueError) as error:
+                self.close()  # it hangs, or nobody knows what it did to the others
+                what = f"took over {CALL_S:g} s" if isinstance(error, TimeoutError) else "died"
+                raise InvalidReference(f"its process {what}") from None
+        if isinstance(said, dict) and "error" in said:
+            raise InvalidReference(str(said["error"]))
+        return said
+
     def drop(self, key: str, error: InvalidReference) -> None:
         """Forget a reference that failed; a hung one can only be ended with all the others.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
+import linecache
 import mmap
 import os
 import signal
@@ -99,10 +100,19 @@ class Child:
     def do_load(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Execute source text and keep its function, compiled if asked to, under a name."""
         space: dict[str, Any] = {"__name__": message["name"]}
+        lines = message["source"].splitlines(
+            keepends=True
+        )  # for decorators that read their function's source
+        linecache.cache[message["file"]] = (len(message["source"]), None, lines, message["file"])
         exec(compile(message["source"], message["file"], "exec"), space)
         function = space[message["entry"]]
         self._functions[message["name"]] = torch.compile(function) if message["compile"] else function
         return {}
+
+    def do_module(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        from swarm.judge.modules import describe
+
+        return describe(message["source"], message["file"])
 
     def do_compile(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Call a function once per set of inputs, all zeros, so that torch compiles it for them."""
