@@ -65,7 +65,8 @@ def import_(
             return opened.enter_context(References(cpu_device()))
 
         found = find(source, blobs, references)
-        with Progress(*columns, console=stderr(), transient=True) as progress:
+        console = stderr()
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task(found.format, total=len(found.entries))
             for result in bring_in(found, root, protocol, stated, remarks, force=force):
                 if isinstance(result, Imported):

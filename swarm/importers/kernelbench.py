@@ -199,13 +199,9 @@ def _reference(text: str, given: dict[str, Fact], held: dict[str, Fact], facts: 
 
 def _below(given: dict[str, Fact], held: dict[str, Fact], facts: Facts) -> Iterator[str]:
     tensors = [name for name, fact in given.items() if fact.shape is not None] or list(held)
-    where = (
-        '"meta"'
-        if facts.is_shapes_only and not facts.left
-        else f"{tensors[0]}.device.type"
-        if tensors
-        else '"cpu"'
-    )
+    is_empty = facts.is_shapes_only and not facts.left  # nothing of the module itself is ever read
+    kept_on = '"meta"' if is_empty else '"cpu"'
+    used_on = f"{tensors[0]}.device.type" if tensors and not is_empty else kept_on
     names, arguments = ("".join(f"{name}, " for name in group).strip() for group in (held, given))
     yield "# What follows was written by `swarm problems import`."
     yield "import functools"
@@ -225,13 +221,12 @@ def _below(given: dict[str, Fact], held: dict[str, Fact], facts: Facts) -> Itera
     yield "        return Model(*get_init_inputs())"
     yield ""
     yield ""
-    default = '"meta"' if where == '"meta"' else '"cpu"'
-    yield f"imported_module({default})  # now, while tensors are real: `run` may be called where they are not"
+    yield f"imported_module({kept_on})  # now, while tensors are real: `run` may be called where they are not"
     yield ""
     yield ""
     yield f"def run({', '.join((*given, *held))}):"
     yield f"    state = dict(zip(PARAMETERS, ({names})))"
-    yield f"    return torch.func.functional_call(imported_module({where}), state, ({arguments}))"
+    yield f"    return torch.func.functional_call(imported_module({used_on}), state, ({arguments}))"
     yield ""
     yield ""
     yield "def make_inputs(axes_and_scalars, device):"
