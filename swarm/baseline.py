@@ -12,7 +12,7 @@ from swarm.durable import write_atomic
 from swarm.errors import BadInput
 from swarm.layout import RunRoot
 
-NOT_IN_TIME = "torch had not compiled it when the time for baselines was over"
+NOT_IN_TIME = "not all was compiled and timed when the time for baselines was over"
 """The one reason that goes away by measuring again: what was compiled by then need not be any more."""
 
 
@@ -26,6 +26,11 @@ class Contender:
     versions: dict[str, str]
     missing: str = ""
     """Why there are no times, or not all: no compiler, an error, no time left."""
+
+    @property
+    def is_done(self) -> bool:
+        """Say whether measuring on would bring no further time."""
+        return self.missing != NOT_IN_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ class Baseline:
         A speedup over what happened to be measured in time would flatter.
         """
         best: dict[str, float] = {}
-        if any(contender.missing == NOT_IN_TIME for contender in self.contenders):
+        if not all(contender.is_done for contender in self.contenders):
             return best
         for contender in self.contenders:
             for uuid, time_us in contender.times_us.items():
@@ -56,6 +61,13 @@ class Baseline:
     def is_complete(self) -> bool:
         """Say whether measuring again would bring no further contender."""
         return bool(self.times_us)
+
+    def kept(self, name: str, versions: dict[str, str]) -> Contender:
+        """Return what an earlier sitting found of a contender; nothing if by other versions."""
+        for contender in self.contenders:
+            if contender.name == name and contender.versions == versions:
+                return contender
+        return Contender(name, {}, versions, NOT_IN_TIME)
 
     @property
     def remarks(self) -> list[str]:

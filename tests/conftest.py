@@ -23,6 +23,7 @@ MEASURING = (
     "flow",
     "honest",
     "judge",
+    "test_bad_problems.py",
     "test_baseline.py",
     "test_benchmarks.py",
     "test_cli.py",

@@ -36,6 +36,14 @@ def test_only_what_came_too_late_is_worth_measuring_again() -> None:
     assert not baseline(NOT_COMPILED).is_complete
 
 
+def test_an_earlier_sitting_counts_if_the_versions_are_the_same() -> None:
+    begun = Contender("compile", {"a": 20.0}, {"torch": "2.13.0"}, NOT_IN_TIME)
+    known = baseline(EAGER, begun)
+    assert known.kept("compile", {"torch": "2.13.0"}) == begun and not begun.is_done
+    for name, versions in (("compile", {"torch": "2.14.0"}), ("baseline.py", {"torch": "2.13.0"})):
+        assert known.kept(name, versions) == Contender(name, {}, versions, NOT_IN_TIME)
+
+
 def test_what_is_stored_comes_back(tmp_path: Path) -> None:
     root = RunRoot(tmp_path)
     assert load_baseline(root, "some-cpu", "p") is None

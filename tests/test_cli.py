@@ -261,7 +261,7 @@ def test_a_broken_problem_does_not_keep_the_limits_of_the_others_back(root: Path
     assert done.returncode == 1
     assert {limit["problem"] for limit in json.loads(done.stdout)["limits"]} == {"double"}
     assert "broken/definition.json:1: not JSON" in done.stderr
-    assert "raising: KeyError: 'no'" in done.stderr
+    assert "raising/reference.py line 2: KeyError: 'no'" in done.stderr
 
 
 @pytest.mark.parametrize(

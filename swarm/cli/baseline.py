@@ -37,7 +37,8 @@ def baseline(
     """Measure eager, torch.compile and baseline.py of problems.
 
     If none is named, those of all problems that are not on file, or whose files have changed; so it goes on
-    where it was stopped. Those that are named are measured again. Of several GPUs an idle one measures.
+    where it was stopped, and keeps the times it has of a problem that was begun. Those that are named and
+    on file as a whole are measured again. Of several GPUs an idle one measures.
     """
     from swarm.baseline import load_baseline
     from swarm.cli.devices import chosen_devices, describe, idle_one

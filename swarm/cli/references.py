@@ -44,11 +44,23 @@ def measure_baselines(
     budget_s: float,
     tell: Callable[[Baseline], None],
 ) -> None:
-    """Measure baselines and store each as it gets ready."""
+    """Measure baselines and store each as it gets ready; go on where the last sitting ran out of time."""
     coordination = root.coordination.read_bytes()
-    for baseline in measuring.measure(problems, coordination, device, root.build_cache, budget_s):
+    begun = {problem.name: one for problem in problems if (one := _begun(root, device, problem)) is not None}
+    for baseline in measuring.measure(problems, coordination, device, root.build_cache, budget_s, begun):
         save_baseline(root, baseline)
         tell(baseline)
+
+
+def _begun(root: RunRoot, device: Device, problem: Problem) -> Baseline | None:
+    """Return the stored baseline if it is of these files and this judge, and time had run out."""
+    try:
+        stored = load_baseline(root, device.model, problem.name)
+    except BadInput:
+        return None
+    if stored is None or not is_current(stored, problem) or all(one.is_done for one in stored.contenders):
+        return None
+    return stored
 
 
 def is_measured(root: RunRoot, device: Device, problem: Problem) -> bool:

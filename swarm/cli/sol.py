@@ -84,7 +84,7 @@ def sol(
             except BadInput as error:
                 broken.append(error)
             except InvalidReference as error:
-                broken.append(BadInput(str(error), where=problem.name, remedy="correct its reference"))
+                broken.append(BadInput(str(error), remedy="correct it"))
     if as_json:
         print_json({"peaks": asdict(peaks), "limits": [_as_json(*row, explain) for row in rows]})
     else:

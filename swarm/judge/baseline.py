@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,14 +27,21 @@ from swarm.schema import decode
 ROOT = Path(__file__).resolve().parents[2]
 LOCK_AND_LAST_S = 900.0
 LOG_CHARS = 400
+NONE_BEGUN: Mapping[str, Baseline] = {}
 
 
 def measure(
-    problems: Sequence[Problem], coordination: bytes, device: Device, cache: Path, budget_s: float
+    problems: Sequence[Problem],
+    coordination: bytes,
+    device: Device,
+    cache: Path,
+    budget_s: float,
+    begun: Mapping[str, Baseline] = NONE_BEGUN,
 ) -> Iterator[Baseline]:
     """Yield a baseline per problem as they get ready; about `budget_s` for all together.
 
-    What could not be had (no compiler, no time left) is said in its contenders. Refused if measuring fails.
+    What an earlier sitting has `begun`, by problem, is not measured again. What could not be had (no
+    compiler, no time left) is said in its contenders. Refused if measuring fails.
     """
     mine, theirs = socket.socketpair()
     with mine, tempfile.TemporaryFile() as log:
@@ -50,7 +57,7 @@ def measure(
             )
         try:
             mine.settimeout(LOCK_AND_LAST_S + budget_s)
-            send(mine, _request(problems, coordination, device, budget_s))
+            send(mine, _request(problems, coordination, device, budget_s, begun))
             for _ in problems:
                 yield parse_baseline(receive(mine)[0], "the baseline process")
         except (Closed, TimeoutError):
@@ -63,12 +70,19 @@ def measure(
             process.wait()
 
 
-def _request(problems: Sequence[Problem], coordination: bytes, device: Device, budget_s: float) -> bytes:
+def _request(
+    problems: Sequence[Problem],
+    coordination: bytes,
+    device: Device,
+    budget_s: float,
+    begun: Mapping[str, Baseline],
+) -> bytes:
     return json.dumps(
         {
             "device": asdict(device),
             "budget_s": budget_s,
             "coordination": decode(coordination, "COORDINATION.md"),
             "problems": {problem.name: encode_files(problem.files) for problem in problems},
+            "begun": {name: asdict(baseline) for name, baseline in begun.items()},
         }
     ).encode()

@@ -14,16 +14,18 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from swarm.baseline import NOT_IN_TIME, Baseline, Contender, to_json
+from swarm.baseline import NOT_IN_TIME, Baseline, Contender, parse_baseline, to_json
 from swarm.contents import files_hash
+from swarm.definition import REFERENCE_FILE
 from swarm.device import Device, other_cores
+from swarm.errors import Refused
 from swarm.job import decode_files
 from swarm.judge import timing
 from swarm.judge.desk import CpuDesk, versions
@@ -34,7 +36,7 @@ from swarm.judge.slots import Buffer, Memory, shapes
 from swarm.judge.wire import receive, send
 from swarm.languages.protocol import Failure
 from swarm.locks import device_lock_path, held
-from swarm.problem import Problem, problem_from_files
+from swarm.problem import BASELINE_FILE, Problem, problem_from_files
 from swarm.protocol import Tests, load_protocol
 from swarm.verdict import JUDGE_VERSION, Status
 from swarm.workload import Workload
@@ -90,42 +92,61 @@ def main() -> int:
     device = Device(**raw["device"] | {"cores": tuple(raw["device"]["cores"])})
     protocol = load_protocol(raw["coordination"])
     problems = [problem_from_files(decode_files(files), name) for name, files in raw["problems"].items()]
+    begun = {
+        name: parse_baseline(json.dumps(one).encode(), f"what was begun of {name}")
+        for name, one in raw["begun"].items()
+    }
     if device.kind == "cuda":
         from swarm.judge.cuda import baseline as on_gpu  # needs a driver
 
-        found = on_gpu.measure(problems, protocol, device, cache, raw["budget_s"])
+        found = on_gpu.measure(problems, protocol, device, cache, raw["budget_s"], begun)
     else:
-        found = measure(problems, protocol.tests, device, cache, raw["budget_s"])
+        found = measure(problems, protocol.tests, device, cache, raw["budget_s"], begun)
     for baseline in found:
         send(peer, to_json(baseline))
     return 0
 
 
 def measure(
-    problems: Sequence[Problem], tests: Tests, device: Device, cache: Path, budget_s: float
+    problems: Sequence[Problem],
+    tests: Tests,
+    device: Device,
+    cache: Path,
+    budget_s: float,
+    begun: Mapping[str, Baseline],
 ) -> Iterator[Baseline]:
     """Yield a baseline per problem, a group of them at a time."""
-    deadline = time.monotonic() + budget_s
     others = other_cores()
     with ExitStack() as stack:
         desk = stack.enter_context(CpuDesk(device, cache))
-        compiler = stack.enter_context(Compiler(cache, device, others, deadline))
         lock = device_lock_path(device.uuid)
         stack.enter_context(held(lock, timeout_s=LOCK_S, purpose="measure baselines"))
+        desk.references.wait()
+        deadline = time.monotonic() + budget_s  # for measuring: what it takes to get ready is not its fault
+        compiler = stack.enter_context(Compiler(cache, device, others, deadline))
         bench = Bench(desk, tests, deadline)
         for start in range(0, len(problems), GROUP):
-            group = problems[start : start + GROUP]
-            compiling = [compiler.submit(problem) for problem in group]
-            plain = [bench.plain(problem) for problem in group]
-            for problem, contenders, future in zip(group, plain, compiling, strict=True):
+            group = [(problem, begun.get(problem.name, _nothing(problem))) for problem in problems]
+            group = group[start : start + GROUP]
+            compiling = [
+                None if before.kept(COMPILED, versions()).is_done else compiler.submit(problem)
+                for problem, before in group
+            ]
+            plain = [bench.plain(problem, before) for problem, before in group]
+            for (problem, before), contenders, future in zip(group, plain, compiling, strict=True):
                 yield Baseline(
                     problem.name,
                     device.model,
                     files_hash(problem.files),
                     JUDGE_VERSION,
                     time.time(),
-                    (*contenders, bench.compiled(problem, future)),
+                    (*contenders, bench.compiled(problem, before.kept(COMPILED, versions()), future)),
                 )
+
+
+def _nothing(problem: Problem) -> Baseline:
+    """Return the baseline of a problem of which nothing is measured yet."""
+    return Baseline(problem.name, "", "", JUDGE_VERSION, 0.0)
 
 
 class Compiler:
@@ -155,7 +176,7 @@ class Compiler:
 
     def _compile(self, problem: Problem) -> Reference:
         reference = self._references.get(problem.name, problem.name, problem.definition, is_wider=False)
-        reference.load(COMPILED, problem.reference, compiled=True)
+        reference.load(COMPILED, problem.reference, compiled=True, file=REFERENCE_FILE)
         calls = [input_specs(problem.definition, workload) for workload in problem.workloads_on(self._device)]
         reference.compile_for(COMPILED, calls, max(1.0, self._deadline - time.monotonic()))
         reference.pin(self._device.cores)
@@ -173,41 +194,51 @@ class Bench:
         self._seed = secrets.token_hex(16)
         self._rng = random.Random(self._seed)
 
-    def plain(self, problem: Problem) -> list[Contender]:
+    def plain(self, problem: Problem, before: Baseline) -> list[Contender]:
         """Time eager torch and, if the problem has one, its baseline.py."""
-        found = [self._plain(problem, EAGER, problem.reference)]
+        eager = before.kept(EAGER, versions())
+        found = [self._plain(problem, eager, problem.reference, REFERENCE_FILE)]
         if problem.baseline is not None:
-            found.append(self._plain(problem, LIBRARY, problem.baseline))
+            library = before.kept(LIBRARY, versions())
+            found.append(self._plain(problem, library, problem.baseline, BASELINE_FILE))
         return found
 
-    def compiled(self, problem: Problem, compiling: Future[Reference]) -> Contender:
-        """Time what torch compiles, once it is compiled."""
+    def compiled(self, problem: Problem, before: Contender, compiling: Future[Reference] | None) -> Contender:
+        """Time what torch compiles, once it is compiled; not if that is not wanted."""
+        if compiling is None:
+            return before
         try:
             reference = compiling.result(max(0.0, self._deadline - time.monotonic()))
-            return self._time(problem, reference, COMPILED)
-        except (TimeoutError, InvalidReference, RuntimeError) as error:
+            return self._time(problem, reference, before)
+        except (TimeoutError, InvalidReference, RuntimeError, Refused) as error:
             is_late = time.monotonic() >= self._deadline
-            return missing(COMPILED, NOT_IN_TIME if is_late else str(error))
+            return before if is_late else missing(COMPILED, str(error))
 
-    def _plain(self, problem: Problem, name: str, source: str) -> Contender:
+    def _plain(self, problem: Problem, before: Contender, source: str, file: str) -> Contender:
+        if before.is_done:
+            return before
+        name = before.name
         try:
             reference = self._desk.reference(problem.name, problem)
-            reference.load(name, source)
-            return self._time(problem, reference, name)
+            reference.load(name, source, file=file)
+            return self._time(problem, reference, before)
         except InvalidReference as error:
             self._desk.references.drop(problem.name, error)
             return missing(name, str(error))
+        except Refused as error:
+            return missing(name, str(error))
 
-    def _time(self, problem: Problem, reference: Reference, name: str) -> Contender:
-        times_us: dict[str, float] = {}
+    def _time(self, problem: Problem, reference: Reference, before: Contender) -> Contender:
+        name, times_us = before.name, dict(before.times_us)
         reasons = []
         workloads = problem.workloads_on(self._desk.device)
         shared, private = self._desk.memories(problem, workloads)
         expected = self._desk.reference(problem.name, problem)
         for workload in workloads:
-            if time.monotonic() > self._deadline + GRACE_S:
-                reasons.append(f"no time was left for workload {workload.uuid}")
+            if workload.uuid in times_us:
                 continue
+            if time.monotonic() > self._deadline + GRACE_S:
+                return Contender(name, times_us, versions(), NOT_IN_TIME)
             sitting = Sitting(problem, workload, self._tests, expected, shared, private, self._seed)
             caller = ReferenceCaller(reference, name, problem, workload, shared)
             timed = timing.measure(sitting, caller, None, self._rng)

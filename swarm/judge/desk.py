@@ -24,7 +24,7 @@ from swarm.judge.compare import Quads, SideFailure, unseen_gain
 from swarm.judge.reference import InvalidReference, Reference, References, input_specs
 from swarm.judge.runner import Runner, Slot
 from swarm.judge.sitting import Sitting
-from swarm.judge.slots import Memory
+from swarm.judge.slots import Memory, room_for
 from swarm.languages import native, toolchain
 from swarm.languages.protocol import Artifact, CompileLimits, Failure, Kind
 from swarm.problem import Problem, problem_from_files
@@ -124,8 +124,9 @@ class CpuDesk:
     def memories(self, problem: Problem, workloads: Iterable[Workload]) -> tuple[Memory, Memory]:
         """Return (what runners see, what only the reference sees), large enough for `workloads`."""
         needs = list(workloads)
-        self._shared = self._sized(self._shared, max(sitting.shared_bytes(problem, w) for w in needs))
-        self._private = self._sized(self._private, max(sitting.private_bytes(problem, w) for w in needs))
+        with room_for(problem, needs):
+            self._shared = self._sized(self._shared, max(sitting.shared_bytes(problem, w) for w in needs))
+            self._private = self._sized(self._private, max(sitting.private_bytes(problem, w) for w in needs))
         return self._shared, self._private
 
     def reference(self, epoch: str, problem: Problem) -> Reference:

@@ -27,7 +27,7 @@ from swarm.judge.reference import FAST, InvalidReference, References
 from swarm.judge.sitting import private_bytes
 from swarm.judge.slots import Shape
 from swarm.judge.workbench import Workbench
-from swarm.problem import FAST_REFERENCE_FILE, Limits, Problem
+from swarm.problem import CPU_WORKLOAD_FILE, FAST_REFERENCE_FILE, WORKLOAD_FILE, Limits, Problem
 from swarm.protocol import Tests
 from swarm.workload import Workload
 
@@ -184,10 +184,14 @@ class _Trying:
         """Try everything; what passed in every call is a finding."""
         wanted, free = PEAK * private_bytes(self._problem, self._workload), free_bytes()
         if wanted > free:
+            is_for_cpu = self._workload in self._problem.cpu_workloads
+            file = CPU_WORKLOAD_FILE if is_for_cpu else WORKLOAD_FILE
+            sizes = ", ".join(f"{name} = {size}" for name, size in self._workload.axes.items())
             raise Refused(
-                f"not tried: that may take {wanted >> 20} MiB, and {free >> 20} MiB of memory are free",
-                where=f"{self._problem.name}: workload {self._workload.uuid}",
-                remedy="add workload.cpu.jsonl with smaller ones",
+                f"not tried: with axes {sizes} that may take {wanted >> 20} MiB, and {free >> 20} MiB of "
+                "memory are free",
+                where=f"{self._problem.name}/{file}: workload {self._workload.uuid}",
+                remedy="make it smaller" if is_for_cpu else f"add {CPU_WORKLOAD_FILE} with smaller ones",
             )
         before: list[torch.Tensor] | None = None
         try:

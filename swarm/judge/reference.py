@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from swarm import sandbox
-from swarm.definition import Definition
+from swarm.definition import REFERENCE_FILE, Definition
 from swarm.device import Device
 from swarm.judge import elements
 from swarm.judge.slots import Buffer
@@ -75,13 +75,15 @@ class Reference:
         self._mapped: dict[str, Arena] = {}
         self._loaded: set[str] = set()
 
-    def load(self, name: str, source: str, *, entry: str = "run", compiled: bool = False) -> None:
-        """Execute `source` and keep its function `entry` under `name`; again is free."""
+    def load(
+        self, name: str, source: str, *, entry: str = "run", compiled: bool = False, file: str = ""
+    ) -> None:
+        """Execute `source`, the text of `file`, and keep its function `entry` under `name`; again is free."""
         if name in self._loaded:
             return
         self._ask(
             {"do": "load", "name": name, "source": source, "entry": entry, "compile": compiled}
-            | {"file": f"{self._problem}/{name}.py"}
+            | {"file": f"{self._problem}/{file or f'{name}.py'}"}
         )
         self._loaded.add(name)
 
@@ -267,7 +269,8 @@ class References:
                 reference.load(FAST, fast)
                 reference.answers = FAST
             if definition.custom_inputs_entrypoint:
-                reference.load("inputs", definition.reference, entry=definition.custom_inputs_entrypoint)
+                entry = definition.custom_inputs_entrypoint
+                reference.load("inputs", definition.reference, entry=entry, file=REFERENCE_FILE)
         except InvalidReference:
             reference.close()
             raise
@@ -333,7 +336,7 @@ class References:
             self._process = None
 
     def _fork(self) -> socket.socket:
-        self._wait_until_ready()
+        self.wait()
         assert self._control is not None
         mine, theirs = socket.socketpair()
         with theirs:
@@ -363,7 +366,8 @@ class References:
             pass_fds=[fd],
         )
 
-    def _wait_until_ready(self) -> None:
+    def wait(self) -> None:
+        """Wait until the parent is ready to open children; start it first if need be."""
         self.start()
         assert self._control is not None and self._process is not None
         if self._is_ready:

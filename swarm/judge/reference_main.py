@@ -27,11 +27,11 @@ import torch._dynamo  # counting FLOPs needs it: seconds that no child should pa
 
 from swarm.definition import DType
 from swarm.judge import elements
+from swarm.judge.results import as_tensor, in_order, made_inputs, told
 from swarm.judge.runner_main import keep_freed_memory
 from swarm.judge.wire import Closed, receive, send
 
 WIDER = {torch.bfloat16: torch.float32, torch.float16: torch.float32, torch.float32: torch.float64}
-ERROR_CHARS = 500
 
 
 def main(make_child: type[Child] | None = None) -> int:
@@ -66,6 +66,8 @@ class Child:
         self._peer = peer
         self._maps: dict[str, torch.Tensor] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
+        self._origins: dict[str, tuple[str, str]] = {}
+        """The file that each function is from, and how it is called there."""
         self._threads = threads
 
     def serve(self) -> None:
@@ -80,8 +82,7 @@ class Child:
             try:
                 said = getattr(self, f"do_{message['do']}")(message, fds)
             except Exception as error:  # whatever problem code raises is the answer
-                text = f"{type(error).__name__}: {error}"
-                said = {"error": " ".join(text.split())[:ERROR_CHARS]}
+                said = {"error": told(error, message.get("name", ""), self._origins)}
             answer(self._peer, said)
 
     def do_pin(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -99,6 +100,7 @@ class Child:
 
     def do_load(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Execute source text and keep its function, compiled if asked to, under a name."""
+        self._origins[message["name"]] = message["file"], message["entry"]
         space: dict[str, Any] = {"__name__": message["name"]}
         lines = message["source"].splitlines(
             keepends=True
@@ -162,11 +164,11 @@ class Child:
         torch.manual_seed(message["seed"])
         made = self._functions[message["name"]](message["axes"], torch.device(self.device))
         scalars: dict[str, Any] = {}
-        for item in message["inputs"]:
+        for item, value in zip(message["inputs"], made_inputs(made, message["inputs"]), strict=True):
             if item["offset"] is None:
-                scalars[item["name"]] = made[item["name"]]
-                continue
-            self._put(item, made[item["name"]])
+                scalars[item["name"]] = value
+            else:
+                self._put(item, value)
         return {"scalars": scalars}
 
     def do_flops(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
@@ -211,26 +213,6 @@ def blank(item: dict[str, Any]) -> Any:
     if item["shape"] is None:
         return item["value"]
     return torch.zeros(item["shape"], dtype=getattr(torch, item["dtype"]))
-
-
-def in_order(result: Any, outputs: list[dict[str, Any]]) -> list[Any]:
-    """Return what a reference returned (tensor, scalar, sequence or dict) in the order of its outputs."""
-    if isinstance(result, dict):
-        return [result[item["name"]] for item in outputs]
-    values = list(result) if isinstance(result, tuple | list) else [result]
-    if len(values) != len(outputs):
-        raise ValueError(f"{len(values)} results for {len(outputs)} outputs")
-    return values
-
-
-def as_tensor(value: Any, item: dict[str, Any]) -> torch.Tensor:
-    """Return a result as a contiguous tensor, or raise if its shape is not the output's."""
-    tensor = torch.as_tensor(value).contiguous()
-    if list(tensor.shape) != item["dims"]:
-        raise ValueError(f"{item['name']} has shape {list(tensor.shape)}, not {item['dims']}")
-    if item["kind"].startswith("float4"):
-        return tensor.view(torch.uint8)
-    return tensor.view(torch.uint8) if tensor.dtype == torch.bool and item["dtype"] == "uint8" else tensor
 
 
 def answer(peer: socket.socket, message: dict[str, Any]) -> None:

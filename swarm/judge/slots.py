@@ -9,15 +9,20 @@ from __future__ import annotations
 import ctypes
 import math
 import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
 import torch
 
 from swarm.definition import Definition, DType
+from swarm.errors import Refused
 from swarm.judge import elements
 from swarm.judge.arena import Arena
 from swarm.languages.native import Native
+from swarm.problem import Problem
+from swarm.workload import Workload
 
 GUARD_BYTES = 4096
 WALK_BYTES = 256 << 20
@@ -25,6 +30,18 @@ WALK_BYTES = 256 << 20
 
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+@contextmanager
+def room_for(problem: Problem, workloads: Sequence[Workload]) -> Iterator[None]:
+    """Name the largest of `workloads` if there is no memory for them."""
+    try:
+        yield
+    except Refused as error:
+        largest = max(workloads, key=problem.sol_bytes)
+        sizes = ", ".join(f"{name} = {size}" for name, size in largest.axes.items())
+        where = f"{problem.name}: workload {largest.uuid} with axes {sizes}"
+        raise Refused(error.what, where=where, remedy=error.remedy) from None
 
 
 @dataclass(frozen=True, slots=True)

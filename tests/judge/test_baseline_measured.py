@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from swarm.baseline import NOT_IN_TIME, Baseline, Contender
 from swarm.contents import files_hash
 from swarm.device import cpu_device
 from swarm.judge import baseline
+from swarm.judge.desk import versions
 from swarm.problem import problem_from_files
 from tests.judge.test_judge import COORDINATION, files
 
@@ -46,8 +48,25 @@ def test_what_is_not_compiled_in_time_is_left_out_and_said(tmp_path: Path) -> No
     [item] = baseline.measure([good], COORDINATION.read_bytes(), cpu_device(), tmp_path, 0.5)
     by_name = {contender.name: contender for contender in item.contenders}
     assert by_name["compile"].times_us == {}
-    assert "had not compiled it" in by_name["compile"].missing
+    assert by_name["compile"].missing == NOT_IN_TIME
     assert item.remarks == [f"good: T_b without compile: {by_name['compile'].missing}"]
+
+
+def test_the_next_sitting_keeps_what_was_measured_by_the_same_versions(tmp_path: Path) -> None:
+    good = problem_from_files(files() | {"baseline.py": LIBRARY}, "good")
+    contenders = (
+        Contender("eager", {"rows-7": 0.5, "rows-200": 1.5}, versions()),
+        Contender("baseline.py", {"rows-7": 0.25}, versions(), NOT_IN_TIME),
+        Contender("compile", {"rows-7": 0.125}, versions() | {"torch": "1.0"}, NOT_IN_TIME),
+    )
+    begun = {"good": Baseline("good", "", "", 0, 1.0, contenders)}
+    [item] = baseline.measure([good], COORDINATION.read_bytes(), cpu_device(), tmp_path, 0.5, begun)
+    eager, library, compiled = item.contenders
+    assert eager == contenders[0]
+    assert library.times_us.keys() == {"rows-7", "rows-200"} and library.missing == ""
+    assert library.times_us["rows-7"] == 0.25 and library.times_us["rows-200"] > 0
+    assert (compiled.times_us, compiled.missing) == ({}, NOT_IN_TIME)
+    assert item.times_us == {}
 
 
 def test_a_baseline_that_cannot_be_loaded_leaves_the_others_alone(tmp_path: Path) -> None:
@@ -55,4 +74,8 @@ def test_a_baseline_that_cannot_be_loaded_leaves_the_others_alone(tmp_path: Path
     [item] = baseline.measure([broken], COORDINATION.read_bytes(), cpu_device(), tmp_path, 0.5)
     eager, library, _ = item.contenders
     assert set(eager.times_us) == {"rows-7", "rows-200"}
-    assert (library.name, library.times_us, library.missing) == ("baseline.py", {}, "ValueError: no")
+    assert (library.name, library.times_us, library.missing) == (
+        "baseline.py",
+        {},
+        "broken/baseline.py line 1: ValueError: no",
+    )

@@ -11,7 +11,8 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from swarm.baseline import NOT_IN_TIME, Baseline, Contender
@@ -45,14 +46,20 @@ SEARCHED = (
 
 
 def measure(
-    problems: Sequence[Problem], protocol: Protocol, device: Device, cache: Path, budget_s: float
+    problems: Sequence[Problem],
+    protocol: Protocol,
+    device: Device,
+    cache: Path,
+    budget_s: float,
+    begun: Mapping[str, Baseline],
 ) -> Iterator[Baseline]:
     """Yield a baseline per problem; about `budget_s` for all together, shared out evenly."""
     deadline = time.monotonic() + budget_s
     with CudaDesk(device, cache) as desk:
         for done, problem in enumerate(problems):
             share_s = (deadline - time.monotonic()) / (len(problems) - done)
-            yield _Bench(desk, problem, protocol, time.monotonic() + max(share_s, 1.0)).baseline()
+            bench = _Bench(desk, problem, protocol, time.monotonic() + max(share_s, 1.0))
+            yield bench.baseline(begun.get(problem.name))
 
 
 def contenders(problem: Problem) -> dict[str, tuple[str, dict[str, str]]]:
@@ -79,7 +86,8 @@ class _Bench:
         self._deadline = deadline
         self._seed = secrets.token_hex(16)
 
-    def baseline(self) -> Baseline:
+    def baseline(self, begun: Baseline | None) -> Baseline:
+        """Time what `begun`, of an earlier sitting, has no times of."""
         device, problem = self._desk.device, self._problem
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -90,16 +98,20 @@ class _Bench:
             ),
         ):
             found = tuple(
-                self._contender(name, entry, sources, Path(folder) / str(number))
+                self._contender(self._kept(name, begun), entry, sources, Path(folder) / str(number))
                 for number, (name, (entry, sources)) in enumerate(contenders(problem).items())
             )
         return Baseline(
             problem.name, device.model, files_hash(problem.files), JUDGE_VERSION, time.time(), found
         )
 
-    def _contender(self, name: str, entry: str, sources: dict[str, str], folder: Path) -> Contender:
-        if time.monotonic() > self._deadline:
-            return self._missing(name, NOT_IN_TIME)
+    def _kept(self, name: str, begun: Baseline | None) -> Contender:
+        now = self._desk.versions()
+        return Contender(name, {}, now, NOT_IN_TIME) if begun is None else begun.kept(name, now)
+
+    def _contender(self, before: Contender, entry: str, sources: dict[str, str], folder: Path) -> Contender:
+        if before.is_done or time.monotonic() > self._deadline:
+            return before
         for file, text in sources.items():
             path = folder / file
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,12 +119,12 @@ class _Bench:
         artifact = Artifact(Kind.PYTHON, folder, f"{entry}::run", returns_outputs=True, converts_outputs=True)
         manifest = Manifest(language=Language.PYTORCH, sources=(entry,), entry=f"{entry}::run")
         try:
-            return self._time(name, Built(manifest, artifact))
+            return self._time(before, Built(manifest, artifact))
         except (InvalidReference, Refused) as error:
-            return self._missing(name, str(error))
+            return self._missing(before.name, str(error))
 
-    def _time(self, name: str, built: Built) -> Contender:
-        times_us: dict[str, float] = {}
+    def _time(self, before: Contender, built: Built) -> Contender:
+        name, times_us = before.name, dict(before.times_us)
         workloads = self._problem.workloads_on(self._desk.device)
         rng = random.Random(self._seed)
         left_s = self._deadline - time.monotonic()
@@ -120,13 +132,14 @@ class _Bench:
             self._desk.table(self._problem.name, self._rules, workloads, self._seed) as table,
             table.runner(built, timeout_s=max(left_s, 1.0)) as runner,
         ):
-            for workload in workloads:
+            for workload in (one for one in workloads if one.uuid not in times_us):
                 if time.monotonic() > self._deadline:
-                    return self._missing(name, NOT_IN_TIME)
+                    return replace(before, times_us=times_us)
                 timed = timing.measure(table.sitting(workload), runner, None, rng)
                 if isinstance(timed, Failure):
-                    is_late = time.monotonic() > self._deadline
-                    return self._missing(name, NOT_IN_TIME if is_late else f"{timed.status}: {timed.reason}")
+                    if time.monotonic() > self._deadline:
+                        return replace(before, times_us=times_us)
+                    return self._missing(name, f"{timed.status}: {timed.reason}")
                 times_us[workload.uuid] = timed.time_us
         return Contender(name, times_us, self._desk.versions())
 

@@ -37,6 +37,7 @@ from swarm.judge.cuda.sitting import CudaSitting, private_bytes, shared_bytes
 from swarm.judge.cuda.spares import Host, Spares
 from swarm.judge.cuda.wire import Clock
 from swarm.judge.reference import InvalidReference, Reference, input_specs
+from swarm.judge.slots import room_for
 from swarm.languages.protocol import Kind
 from swarm.problem import Problem
 from swarm.verdict import Trust
@@ -168,8 +169,11 @@ class CudaDesk:
 
     def arenas(self, problem: Problem, workloads: Sequence[Workload]) -> tuple[DeviceArena, DeviceArena]:
         """Return (what runners see, what only the reference sees), large enough for `workloads`."""
-        self._shared = sized(self.context, self._shared, max(shared_bytes(problem, w) for w in workloads))
-        self._private = sized(self.context, self._private, max(private_bytes(problem, w) for w in workloads))
+        shared = max(shared_bytes(problem, w) for w in workloads)
+        private = max(private_bytes(problem, w) for w in workloads)
+        with room_for(problem, workloads):
+            self._shared = sized(self.context, self._shared, shared)
+            self._private = sized(self.context, self._private, private)
         return self._shared, self._private
 
 
