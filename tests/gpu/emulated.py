@@ -5,12 +5,16 @@ What stands between is `emulator.h`. Kernels with inline PTX that computes canno
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import math
 import re
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +179,17 @@ def _names(plan: Plan) -> list[tuple[int, str]]:
     return [(variant, kernel) for variant in range(len(plan.variants)) for kernel in plan.kernels(variant)]
 
 
+@cache
+def _compiled_header() -> Path:
+    """Compile emulator.h and CUDA's headers with it, which takes longer than most kernels, once for all."""
+    folder = Path(tempfile.mkdtemp(prefix="emulator-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    includes = [f"-I{path}" for path in all_headers()]
+    command = ["g++", *FLAGS, *includes, "-x", "c++-header", str(HERE / "emulator.h")]
+    subprocess.run([*command, "-o", str(folder / "emulator.h.gch")], check=True)
+    return folder
+
+
 def _library(problem: Problem, tree: Mapping[str, bytes], plan: Plan, folder: Path) -> ctypes.CDLL:
     """Compile the kernels for the CPU; one build variant is all that it can be."""
     variants = {variant for variant, _ in _names(plan)}
@@ -192,7 +207,7 @@ def _library(problem: Problem, tree: Mapping[str, bytes], plan: Plan, folder: Pa
         )
     (folder / "problem.h").write_text(device_header(problem.definition))
     (folder / "kernels.cpp").write_text("\n".join(text))
-    includes = [f"-I{path}" for path in (folder, HERE, *all_headers())]
+    includes = [f"-I{path}" for path in (folder, _compiled_header(), HERE, *all_headers())]
     command = ["g++", *FLAGS, *includes, *macros(plan.variants[variants.pop()])]
     subprocess.run([*command, "kernels.cpp", "-o", "kernels.so"], cwd=folder, check=True)
     return ctypes.CDLL(str(folder / "kernels.so"))

@@ -1,13 +1,16 @@
-"""One process for the references of all problems: each is then loaded in milliseconds."""
+"""One process for all references, each of which is then loaded in milliseconds; torch has one thread here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 from swarm.device import cpu_device
 from swarm.judge.reference import References
+
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
