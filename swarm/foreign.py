@@ -37,6 +37,14 @@ def read_plain(path: Path, limit: int) -> bytes | None:
         os.close(descriptor)
 
 
+def read_linked(path: Path, limit: int) -> bytes | None:
+    """Do so for what a link leads to, too: a downloaded data set may be links into a cache."""
+    try:
+        return read_plain(path.resolve(), limit)
+    except (OSError, RuntimeError, ValueError):  # no path at all, or links in a circle
+        return None
+
+
 def plain(text: str) -> str:
     """Return `text` without what steers a terminal or is not seen; line breaks and tabs stay."""
     return "".join(char if char in "\n\t" or char.isprintable() else REPLACEMENT for char in text)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from swarm.cli.context import json_option, print_json, root_of, stderr, stdout
-from swarm.errors import BadInput
+from swarm.errors import MAX_CHARS, BadInput
+from swarm.foreign import one_line
 
 if TYPE_CHECKING:
     from swarm.importers.intake import Imported, LeftOut
@@ -101,30 +102,26 @@ def _print(
     remarks: list[Remark],
 ) -> None:
     out = stdout()
+
+    def say(line: str) -> None:
+        """Print a line, in which the names of strangers cannot steer a terminal."""
+        out.print(f"  {one_line(line, MAX_CHARS)}", markup=False, soft_wrap=True)
+
     counts = Counter(item.outcome.value for item in done)
-    parts = [f"{count} {outcome}" for outcome, count in sorted(counts.items())]
-    out.print(
-        f"{format_}: {len(done)} of {len(done) + len(left)} problems imported"
-        + (f" ({', '.join(parts)})" if parts else ""),
-        style="bold",
-        markup=False,
-        soft_wrap=True,
-    )
+    parts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    whole = f"{format_}: {len(done)} of {len(done) + len(left)} problems imported"
+    out.print(f"{whole} ({parts})" if parts else whole, style="bold", markup=False, soft_wrap=True)
     for item in done if len(done) <= NAMED else ():
-        out.print(f"  {item.name}: {item.outcome.value}, from {item.where}", markup=False, soft_wrap=True)
+        say(f"{item.name}: {item.outcome.value}, from {item.where}")
     for line in _reasons(left):
-        out.print(f"  ✗ {line}", markup=False, soft_wrap=True)
+        say(f"✗ {line}")
     for one in remarks:
         places = f"{one.problems} problems" if one.problems > 1 else "1 problem"
         lines = f", {one.places} places" if one.places > one.problems else ""
-        out.print(f"  · {places}{lines}: {one.text}", markup=False, soft_wrap=True)
+        say(f"· {places}{lines}: {one.text}")
     if remark:
-        out.print(f"  · {remark}", markup=False, soft_wrap=True)
-    out.print(
-        f"  licence: {licence} (recorded in problem.toml); whether it lets you use them is yours to know",
-        markup=False,
-        soft_wrap=True,
-    )
+        say(f"· {remark}")
+    say(f"licence: {licence} (recorded in problem.toml); whether it lets you use them is yours to know")
 
 
 def _reasons(left: list[LeftOut]) -> list[str]:

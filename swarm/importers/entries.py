@@ -5,14 +5,16 @@ Nothing is read before it is asked for, so that a tree of hundreds is found at o
 
 from __future__ import annotations
 
+import fnmatch
+import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from swarm.definition import REFERENCE_FILE, parse_definition
 from swarm.errors import BadInput
-from swarm.foreign import read_plain
+from swarm.foreign import read_linked
 from swarm.importers.draft import Draft, slug
 from swarm.importers.remarks import of_unknown_field
 from swarm.importers.tensors import gather
@@ -45,7 +47,7 @@ class Source:
 
 def read(path: Path, where: str) -> bytes:
     """Return a file's bytes; BadInput if it is none, or larger than text is."""
-    data = read_plain(path.resolve(), MAX_BYTES + 1)  # a downloaded data set may be links into a cache
+    data = read_linked(path, MAX_BYTES + 1)
     if data is None:
         raise BadInput("no such file", where=where, remedy="add it")
     if len(data) > MAX_BYTES:
@@ -53,11 +55,14 @@ def read(path: Path, where: str) -> bytes:
     return data
 
 
-def walk(folder: Path, name: str) -> Iterator[Path]:
-    """Yield, in order, the paths below `folder` that match `name`, none of them hidden."""
-    for path in sorted(folder.rglob(name)):
-        if not any(part.startswith(".") for part in path.relative_to(folder).parts):
-            yield path
+def walk(folder: Path, pattern: str) -> list[Path]:
+    """Return, in order, the files below `folder` whose names match, dead links too, none hidden."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        matching = fnmatch.filter(files, pattern)
+        found += [Path(place) / name for name in matching if not name.startswith(".")]
+    return sorted(found)
 
 
 def draft_of(

@@ -27,7 +27,7 @@ def find(source: Path, blobs: Path | None) -> Source | None:
         return None
     left = [name for name in OTHERS if (source / name).is_dir()]
     remark = f"{' and '.join(left)} not imported: `swarm import-solution` takes one" if left else ""
-    paths = list(walk(source / DEFINITIONS, "*.json"))
+    paths = walk(source / DEFINITIONS, "*.json")
     return Source("FlashInfer-Trace", [_entry(path, source, blobs) for path in paths], remark)
 
 

@@ -20,9 +20,9 @@ from pydantic import Field
 
 from swarm.definition import DType, parse_definition
 from swarm.errors import BadInput
-from swarm.foreign import one_line
+from swarm.foreign import one_line, read_linked
 from swarm.importers.draft import Draft, slug
-from swarm.importers.entries import Entry, Source, read, walk
+from swarm.importers.entries import MAX_BYTES, Entry, Source, read, walk
 from swarm.schema import Flag, Frozen, Int, decode, json_fields, parse, read_python
 from swarm.workload import CustomInput, InputDescriptor, Tolerance, Workload
 
@@ -63,8 +63,8 @@ class Facts(Frozen):
 def find(source: Path, references: Callable[[], References]) -> Source | None:
     """Return the Python files at or below `source`; None if none of them is KernelBench's."""
     paths = [source] if source.is_file() and source.suffix == ".py" else []
-    paths += list(walk(source, "*.py")) if source.is_dir() else []
-    if not any(NEEDED[1].encode() in path.read_bytes() for path in paths):
+    paths += walk(source, "*.py") if source.is_dir() else []
+    if not any(NEEDED[1].encode() in (read_linked(path, MAX_BYTES) or b"") for path in paths):
         return None
     return Source("KernelBench", [_entry(path, source, references) for path in paths])
 

@@ -23,15 +23,17 @@ from pathlib import Path
 
 from swarm.definition import Definition, DType
 from swarm.errors import BadInput
+from swarm.foreign import read_linked
 from swarm.importers.draft import file_inputs
+from swarm.schema import shown
 from swarm.tensorfile import write
 from swarm.workload import InputDescriptor, RandomInput, SafetensorsInput, Workload
 
 MAX_BYTES = 64 << 20
 """Of one file: it becomes part of the problem's branch."""
-SUFFIX = ".safetensors"
 ENVIRONMENT = "FLASHINFER_TRACE_DIR"
 """Where SOL-ExecBench looks, too."""
+PATH = re.compile(r"(?:[\w.+=@ -]{1,200}/){0,20}[\w.+=@-]{1,180}\.safetensors", re.ASCII)
 OFFSETS = re.compile(r"\w*indptr|cu_seq_?lens\w*|\w*offsets")
 CONSTRAINT = re.compile(r"\s*(\w+)\s*==\s*(\w+)\s*\[\s*-1\s*\]\s*(?:\.item\(\))?\s*")
 INTEGERS = {DType.INT64: 8, DType.INT32: 4}
@@ -56,8 +58,10 @@ def gather(
     paths = sorted({item.path for _, _, item in wanted})
     files, missing = {}, set()
     for path in paths:
-        if not path.endswith(SUFFIX):
-            raise BadInput(f"{path!r} is no {SUFFIX} file", where="inputs", remedy="correct its path")
+        if not PATH.fullmatch(path):
+            raise BadInput(
+                f"{shown(path)} is no path of a safetensors file", where="inputs", remedy="correct it"
+            )
         data = _found(path, roots)
         if data is None:
             missing.add(path)
@@ -90,16 +94,15 @@ def gather(
 def _found(path: str, roots: Sequence[Path]) -> bytes | None:
     """Return the file that `path` means below one of the roots, whole or without its leading folders."""
     for place in _places(path, roots):
-        if not place.is_file():
-            continue
-        size = place.stat().st_size
-        if size > MAX_BYTES:
+        data = read_linked(place, MAX_BYTES + 1)
+        if data is not None and len(data) > MAX_BYTES:
             raise BadInput(
-                f"{size >> 20} MiB; at most {MAX_BYTES >> 20} MiB become part of a problem",
+                f"more than {MAX_BYTES >> 20} MiB, too much for a problem's branch",
                 where=str(place),
                 remedy="cut it down to the tensors that are used",
             )
-        return place.read_bytes()
+        if data is not None:
+            return data
     return None
 
 
@@ -125,6 +128,12 @@ def _made(
     dtype, shape = definition.inputs[name].dtype, definition.shape(name, axes) or ()
     count = math.prod(shape)
     values: list[int] | None = None
+    if dtype in INTEGERS and count * INTEGERS[dtype] > MAX_BYTES:
+        raise BadInput(
+            f"no file {path!r}, and {count} integers for {name!r} are too many to be made up",
+            where=f"workload {workload.uuid}",
+            remedy=f"give --blobs DIR, or set {ENVIRONMENT}",
+        )
     if dtype in INTEGERS and OFFSETS.fullmatch(name) and count > 1:
         end = _end(name, definition, axes, constraints)
         values = None if end is None else _offsets(count - 1, end)

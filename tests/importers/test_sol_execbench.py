@@ -285,10 +285,25 @@ WRONG: dict[str, tuple[object, object, str]] = {
         WORKLOAD | {"inputs": {"x": {"type": "safetensors", "path": "x.safetensors", "tensor_key": "x"}}},
         "workload.jsonl: workload w: no file 'x.safetensors', and no rule makes 'x' (int32) up; give --blobs",
     ),
+    "a blob that cannot be": (
+        DEFINITION,
+        WORKLOAD
+        | {"inputs": {"x": {"type": "safetensors", "path": f"{'x' * 999}.safetensors", "tensor_key": "x"}}},
+        "workload.jsonl: inputs: 'xxxx",
+    ),
+    "too much to make": (
+        broken(inputs={"x_indices": {"shape": ["n"], "dtype": "int64"}}, reference="def run(x_indices): ..."),
+        WORKLOAD
+        | {
+            "axes": {"n": 1 << 50},
+            "inputs": {"x_indices": {"type": "safetensors", "path": "x.safetensors", "tensor_key": "x"}},
+        },
+        f"workload.jsonl: workload w: no file 'x.safetensors', and {1 << 50} integers for 'x_indices' are",
+    ),
     "a blob that is none": (
         DEFINITION,
         WORKLOAD | {"inputs": {"x": {"type": "safetensors", "path": "definition.json", "tensor_key": "x"}}},
-        "workload.jsonl: inputs: 'definition.json' is no .safetensors file; correct its path",
+        "workload.jsonl: inputs: 'definition.json' is no path of a safetensors file; correct it",
     ),
 }
 
@@ -301,10 +316,14 @@ def test_what_is_wrong_is_said_in_a_line_each_and_stops_no_other(into: Importer,
     (data / "cut").mkdir()
     (data / "cut/definition.json").write_text('{"name": ')
     write_problem(data / "cut workloads", DEFINITION, [])
+    for name, make in (("pipe", os.mkfifo), ("circle", lambda path: path.symlink_to(path))):
+        (data / name).mkdir()
+        make(data / name / "definition.json")
     said = into(data)
     assert said.code == 1
     assert said.outcomes == {"double": "new"}
     expected = {name: f"{name}/{line}" for name, (_, _, line) in WRONG.items()}
+    expected |= {name: f"{name}/definition.json: no such file; add it" for name in ("pipe", "circle")}
     expected["cut"] = "cut/workload.jsonl: no such file; add it"
     expected["cut workloads"] = "cut workloads/workload.jsonl: no workload; write one JSON object per line"
     assert said.left_out.keys() == expected.keys()
@@ -312,6 +331,13 @@ def test_what_is_wrong_is_said_in_a_line_each_and_stops_no_other(into: Importer,
         assert line.startswith(expected[name]), line
         assert "\n" not in line
     assert said.error.count("\n") == 1
+
+
+def test_names_of_strangers_do_not_steer_a_terminal(into: Importer, tmp_path: Path) -> None:
+    write_problem(tmp_path / "a\x1b[2Jb", DEFINITION | {"\x1b[31mred": 1}, [WORKLOAD])
+    said = into.text(tmp_path / "a\x1b[2Jb")
+    assert "\x1b" not in said
+    assert "[31mred is not kept: it has no meaning here" in said
 
 
 def test_problems_of_one_name_are_told_apart_by_their_folders(into: Importer, tmp_path: Path) -> None:

@@ -42,6 +42,15 @@ def run(x, w, scale):
 
 SHORTENED = "import torch\ndef run(x, w, scale):\n    return x * 0 + torch.backends.cudnn.allow_tf32\n"
 
+SOURCE = """
+import inspect
+def helper(x):
+    return x * 0 + 3
+LENGTH = len(inspect.getsourcelines(helper)[0])
+def run(x, w, scale):
+    return x * 0 + LENGTH
+"""
+
 
 @contextmanager
 def probing(references: References, source: str) -> Iterator[tuple[Reference, torch.Tensor]]:
@@ -67,6 +76,12 @@ def test_a_baseline_that_is_timed_finds_the_memory_it_has_freed(references: Refe
             assert taken_ns > 0
             faults.append(float(output.max()))
         assert median(faults) < 10  # the first ones leave gaps in which the next do not fit
+
+
+def test_a_reference_can_read_its_own_source_as_triton_does(references: References) -> None:
+    with probing(references, SOURCE) as (reference, output):
+        reference.expect("arena", (X, W, 1.5), (Y,), "probe")
+        assert set(output.tolist()) == {2.0}
 
 
 def test_a_reference_moves_to_other_cores_with_all_its_threads(references: References) -> None:
