@@ -6,6 +6,7 @@ Measuring them is the judge's work. A file belongs to a device model and to the 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from swarm.durable import write_atomic
@@ -14,6 +15,23 @@ from swarm.layout import RunRoot
 
 NOT_IN_TIME = "not all was compiled and timed when the time for baselines was over"
 """The one reason that goes away by measuring again: what was compiled by then need not be any more."""
+
+
+OPTIMISED = "pytorch"
+"""How a contender is called that is the champion of a run in that language, before its commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Optimised:
+    """A run's champion in PyTorch, to be timed beside what torch does by itself."""
+
+    commit: str
+    files: Mapping[str, bytes]
+    """Below solution/."""
+
+    @property
+    def name(self) -> str:
+        return f"{OPTIMISED} {self.commit[:10]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +86,11 @@ class Baseline:
             if contender.name == name and contender.versions == versions:
                 return contender
         return Contender(name, {}, versions, NOT_IN_TIME)
+
+    @property
+    def optimised(self) -> tuple[Contender, ...]:
+        """Return the champions of runs in PyTorch that were timed."""
+        return tuple(one for one in self.contenders if one.name.startswith(f"{OPTIMISED} "))
 
     @property
     def remarks(self) -> list[str]:

@@ -27,6 +27,7 @@ MEASURING = (
     "test_baseline.py",
     "test_benchmarks.py",
     "test_cli.py",
+    "test_cli_baseline.py",
     "test_cli_sol.py",
     "test_local_devices.py",
     "test_local_pool.py",

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from swarm.baseline import Baseline, load_baseline, save_baseline
+from swarm.baseline import Baseline, Optimised, load_baseline, save_baseline
 from swarm.cli.devices import peaks_of
 from swarm.cli.view import View
 from swarm.contents import files_hash
 from swarm.device import Device
 from swarm.errors import BadInput
+from swarm.hub import Hub, epoch_hash
 from swarm.judge import baseline as measuring
-from swarm.layout import RunRoot
+from swarm.layout import RunPaths, RunRoot
 from swarm.problem import Problem
 from swarm.report.render import microseconds
+from swarm.solution import Language, load_manifest
 from swarm.verdict import JUDGE_VERSION, geometric_mean
 
 
@@ -43,33 +45,64 @@ def measure_baselines(
     problems: Sequence[Problem],
     budget_s: float,
     tell: Callable[[Baseline], None],
+    optimised: Mapping[str, Optimised] = measuring.NONE_OPTIMISED,
 ) -> None:
-    """Measure baselines and store each as it gets ready; go on where the last sitting ran out of time."""
+    """Measure baselines and store each as it gets ready; go on where the last sitting ran out of time.
+
+    Of a problem with an `optimised` contender nothing else is measured that is on file.
+    """
     coordination = root.coordination.read_bytes()
-    begun = {problem.name: one for problem in problems if (one := _begun(root, device, problem)) is not None}
-    for baseline in measuring.measure(problems, coordination, device, root.build_cache, budget_s, begun):
+    begun = {}
+    for problem in problems:
+        stored = _stored(root, device, problem)
+        is_begun = stored is not None and not all(one.is_done for one in stored.contenders)
+        if stored is not None and (is_begun or problem.name in optimised):
+            begun[problem.name] = stored
+    for baseline in measuring.measure(
+        problems, coordination, device, root.build_cache, budget_s, begun, optimised
+    ):
         save_baseline(root, baseline)
         tell(baseline)
 
 
-def _begun(root: RunRoot, device: Device, problem: Problem) -> Baseline | None:
-    """Return the stored baseline if it is of these files and this judge, and time had run out."""
-    try:
-        stored = load_baseline(root, device.model, problem.name)
-    except BadInput:
-        return None
-    if stored is None or not is_current(stored, problem) or all(one.is_done for one in stored.contenders):
-        return None
-    return stored
+def pytorch_champions(
+    root: RunRoot, paths: RunPaths, problems: Sequence[Problem]
+) -> tuple[dict[str, Optimised], list[str]]:
+    """Return a run's champions in PyTorch, by problem, and why the others have none."""
+    found, remarks = {}, []
+    with Hub(paths) as hub:
+        heads = hub.champions()
+        for problem in problems:
+            files = {**problem.files, root.coordination.name: root.coordination.read_bytes()}
+            if problem.name not in heads:
+                remarks.append(f"{problem.name}: not in run {paths.run}")
+            elif hub.epoch(problem.name).hash != epoch_hash(files):
+                remarks.append(f"{problem.name}: run {paths.run} has other files of it")
+            else:
+                solution = hub.solution_files(heads[problem.name])
+                language = load_manifest(solution).language
+                if language is Language.PYTORCH:
+                    found[problem.name] = Optimised(heads[problem.name], solution)
+                else:
+                    remarks.append(f"{problem.name}: the champion of run {paths.run} is in {language}")
+    return found, remarks
 
 
-def is_measured(root: RunRoot, device: Device, problem: Problem) -> bool:
-    """Say whether the stored baseline is of these very files and this judge; a broken one is not."""
-    try:
-        stored = load_baseline(root, device.model, problem.name)
-    except BadInput:
+def is_measured(root: RunRoot, device: Device, problem: Problem, champion: Optimised | None = None) -> bool:
+    """Say whether the stored baseline is whole, and has the champion if there is one to be timed."""
+    stored = _stored(root, device, problem)
+    if stored is None or not stored.is_complete:
         return False
-    return stored is not None and stored.is_complete and is_current(stored, problem)
+    return champion is None or champion.name in [one.name for one in stored.optimised]
+
+
+def _stored(root: RunRoot, device: Device, problem: Problem) -> Baseline | None:
+    """Return the stored baseline if it is of these very files and this judge; a broken one is not."""
+    try:
+        stored = load_baseline(root, device.model, problem.name)
+    except BadInput:
+        return None
+    return stored if stored is not None and is_current(stored, problem) else None
 
 
 def is_current(stored: Baseline, problem: Problem) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from swarm.baseline import Baseline, parse_baseline
+from swarm.baseline import Baseline, Optimised, parse_baseline
 from swarm.device import Device
 from swarm.environment import environment
 from swarm.errors import Refused
@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LOCK_AND_LAST_S = 900.0
 LOG_CHARS = 400
 NONE_BEGUN: Mapping[str, Baseline] = {}
+NONE_OPTIMISED: Mapping[str, Optimised] = {}
 
 
 def measure(
@@ -37,10 +38,12 @@ def measure(
     cache: Path,
     budget_s: float,
     begun: Mapping[str, Baseline] = NONE_BEGUN,
+    optimised: Mapping[str, Optimised] = NONE_OPTIMISED,
 ) -> Iterator[Baseline]:
     """Yield a baseline per problem as they get ready; about `budget_s` for all together.
 
-    What an earlier sitting has `begun`, by problem, is not measured again. What could not be had (no
+    What an earlier sitting has `begun`, by problem, is not measured again; what is `optimised` is timed as
+    well. What could not be had (no
     compiler, no time left) is said in its contenders. Refused if measuring fails.
     """
     mine, theirs = socket.socketpair()
@@ -57,7 +60,7 @@ def measure(
             )
         try:
             mine.settimeout(LOCK_AND_LAST_S + budget_s)
-            send(mine, _request(problems, coordination, device, budget_s, begun))
+            send(mine, _request(problems, coordination, device, budget_s, begun, optimised))
             for _ in problems:
                 yield parse_baseline(receive(mine)[0], "the baseline process")
         except (Closed, TimeoutError):
@@ -76,6 +79,7 @@ def _request(
     device: Device,
     budget_s: float,
     begun: Mapping[str, Baseline],
+    optimised: Mapping[str, Optimised],
 ) -> bytes:
     return json.dumps(
         {
@@ -84,5 +88,6 @@ def _request(
             "coordination": decode(coordination, "COORDINATION.md"),
             "problems": {problem.name: encode_files(problem.files) for problem in problems},
             "begun": {name: asdict(baseline) for name, baseline in begun.items()},
+            "optimised": {name: [one.commit, encode_files(one.files)] for name, one in optimised.items()},
         }
     ).encode()

@@ -21,13 +21,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from swarm.baseline import NOT_IN_TIME, Baseline, Contender, parse_baseline, to_json
+from swarm.baseline import NOT_IN_TIME, Baseline, Contender, Optimised, parse_baseline, to_json
 from swarm.contents import files_hash
 from swarm.definition import REFERENCE_FILE
 from swarm.device import Device, other_cores
 from swarm.errors import Refused
 from swarm.job import decode_files
 from swarm.judge import timing
+from swarm.judge.build import Frozen, build
 from swarm.judge.desk import CpuDesk, versions
 from swarm.judge.reference import InvalidReference, Reference, References, input_specs
 from swarm.judge.runner import Slot
@@ -37,7 +38,7 @@ from swarm.judge.wire import receive, send
 from swarm.languages.protocol import Failure
 from swarm.locks import device_lock_path, held
 from swarm.problem import BASELINE_FILE, Problem, problem_from_files
-from swarm.protocol import Tests, load_protocol
+from swarm.protocol import Protocol, load_protocol
 from swarm.verdict import JUDGE_VERSION, Status
 from swarm.workload import Workload
 
@@ -96,12 +97,15 @@ def main() -> int:
         name: parse_baseline(json.dumps(one).encode(), f"what was begun of {name}")
         for name, one in raw["begun"].items()
     }
+    optimised = {
+        name: Optimised(commit, decode_files(files)) for name, (commit, files) in raw["optimised"].items()
+    }
     if device.kind == "cuda":
         from swarm.judge.cuda import baseline as on_gpu  # needs a driver
 
-        found = on_gpu.measure(problems, protocol, device, cache, raw["budget_s"], begun)
+        found = on_gpu.measure(problems, protocol, device, cache, raw["budget_s"], begun, optimised)
     else:
-        found = measure(problems, protocol.tests, device, cache, raw["budget_s"], begun)
+        found = measure(problems, protocol, device, cache, raw["budget_s"], begun, optimised)
     for baseline in found:
         send(peer, to_json(baseline))
     return 0
@@ -109,11 +113,12 @@ def main() -> int:
 
 def measure(
     problems: Sequence[Problem],
-    tests: Tests,
+    protocol: Protocol,
     device: Device,
     cache: Path,
     budget_s: float,
     begun: Mapping[str, Baseline],
+    optimised: Mapping[str, Optimised],
 ) -> Iterator[Baseline]:
     """Yield a baseline per problem, a group of them at a time."""
     others = other_cores()
@@ -124,7 +129,7 @@ def measure(
         desk.references.wait()
         deadline = time.monotonic() + budget_s  # for measuring: what it takes to get ready is not its fault
         compiler = stack.enter_context(Compiler(cache, device, others, deadline))
-        bench = Bench(desk, tests, deadline)
+        bench = Bench(desk, protocol, deadline)
         for start in range(0, len(problems), GROUP):
             group = [(problem, begun.get(problem.name, _nothing(problem))) for problem in problems]
             group = group[start : start + GROUP]
@@ -134,13 +139,15 @@ def measure(
             ]
             plain = [bench.plain(problem, before) for problem, before in group]
             for (problem, before), contenders, future in zip(group, plain, compiling, strict=True):
+                compiled = bench.compiled(problem, before.kept(COMPILED, versions()), future)
+                champions = bench.optimised(problem, before, optimised.get(problem.name))
                 yield Baseline(
                     problem.name,
                     device.model,
                     files_hash(problem.files),
                     JUDGE_VERSION,
                     time.time(),
-                    (*contenders, bench.compiled(problem, before.kept(COMPILED, versions()), future)),
+                    (*contenders, compiled, *champions),
                 )
 
 
@@ -186,10 +193,11 @@ class Compiler:
 class Bench:
     """Times baselines on the device."""
 
-    def __init__(self, desk: CpuDesk, tests: Tests, deadline: float) -> None:
+    def __init__(self, desk: CpuDesk, protocol: Protocol, deadline: float) -> None:
         self._desk = desk
-        limits = {"budget_s": WORKLOAD_S, "max_calls": max(MAX_CALLS, tests.min_calls)}
-        self._tests = tests.model_copy(update=limits)
+        limits = {"budget_s": WORKLOAD_S, "max_calls": max(MAX_CALLS, protocol.tests.min_calls)}
+        self._tests = protocol.tests.model_copy(update=limits)
+        self._protocol = protocol.model_copy(update={"tests": self._tests})
         self._deadline = deadline
         self._seed = secrets.token_hex(16)
         self._rng = random.Random(self._seed)
@@ -213,6 +221,40 @@ class Bench:
         except (TimeoutError, InvalidReference, RuntimeError, Refused) as error:
             is_late = time.monotonic() >= self._deadline
             return before if is_late else missing(COMPILED, str(error))
+
+    def optimised(self, problem: Problem, before: Baseline, champion: Optimised | None) -> list[Contender]:
+        """Time a run's champion as a judge times any tree, and keep what was timed of others."""
+        found = [one for one in before.optimised if champion is None or one.name != champion.name]
+        if champion is not None:
+            found.append(self._optimised(problem, before.kept(champion.name, versions()), champion.files))
+        return found
+
+    def _optimised(self, problem: Problem, before: Contender, files: Mapping[str, bytes]) -> Contender:
+        if before.is_done or time.monotonic() > self._deadline + GRACE_S:
+            return before
+        rules = Frozen(problem, self._protocol)
+        workloads = problem.workloads_on(self._desk.device)
+        built = build(files, rules, self._desk.device, self._desk.cache)
+        if isinstance(built, Failure):
+            return missing(before.name, f"{built.status}: {built.reason}")
+        times_us = dict(before.times_us)
+        try:
+            with (
+                self._desk.table(problem.name, rules, workloads, self._seed) as table,
+                table.runner(built) as runner,
+            ):
+                for workload in (one for one in workloads if one.uuid not in times_us):
+                    sitting = table.sitting(workload)
+                    timed = timing.measure(sitting, runner, table.control(built), self._rng)
+                    if isinstance(timed, Failure):
+                        return missing(before.name, f"{timed.status}: {timed.reason}")
+                    times_us[workload.uuid] = timed.time_us
+        except InvalidReference as error:
+            self._desk.references.drop(problem.name, error)
+            return missing(before.name, str(error))
+        except Refused as error:
+            return missing(before.name, str(error))
+        return Contender(before.name, times_us, versions())
 
     def _plain(self, problem: Problem, before: Contender, source: str, file: str) -> Contender:
         if before.is_done:

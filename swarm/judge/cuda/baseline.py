@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from swarm.baseline import NOT_IN_TIME, Baseline, Contender
+from swarm.baseline import NOT_IN_TIME, Baseline, Contender, Optimised
 from swarm.contents import files_hash
 from swarm.device import Device
 from swarm.errors import Refused
 from swarm.judge import timing
-from swarm.judge.build import Built, Frozen
+from swarm.judge.build import Built, Frozen, build
 from swarm.judge.cuda.desk import CudaDesk
 from swarm.judge.reference import InvalidReference
 from swarm.languages.protocol import Artifact, Failure, Kind
@@ -52,6 +52,7 @@ def measure(
     cache: Path,
     budget_s: float,
     begun: Mapping[str, Baseline],
+    optimised: Mapping[str, Optimised],
 ) -> Iterator[Baseline]:
     """Yield a baseline per problem; about `budget_s` for all together, shared out evenly."""
     deadline = time.monotonic() + budget_s
@@ -59,7 +60,7 @@ def measure(
         for done, problem in enumerate(problems):
             share_s = (deadline - time.monotonic()) / (len(problems) - done)
             bench = _Bench(desk, problem, protocol, time.monotonic() + max(share_s, 1.0))
-            yield bench.baseline(begun.get(problem.name))
+            yield bench.baseline(begun.get(problem.name), optimised.get(problem.name))
 
 
 def contenders(problem: Problem) -> dict[str, tuple[str, dict[str, str]]]:
@@ -86,8 +87,8 @@ class _Bench:
         self._deadline = deadline
         self._seed = secrets.token_hex(16)
 
-    def baseline(self, begun: Baseline | None) -> Baseline:
-        """Time what `begun`, of an earlier sitting, has no times of."""
+    def baseline(self, begun: Baseline | None, champion: Optimised | None) -> Baseline:
+        """Time what `begun`, of an earlier sitting, has no times of, and a run's champion."""
         device, problem = self._desk.device, self._problem
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -97,12 +98,16 @@ class _Bench:
                 purpose=f"measure the baseline of {problem.name}",
             ),
         ):
-            found = tuple(
+            found = [
                 self._contender(self._kept(name, begun), entry, sources, Path(folder) / str(number))
                 for number, (name, (entry, sources)) in enumerate(contenders(problem).items())
-            )
+            ]
+            known = () if begun is None else begun.optimised
+            found += [one for one in known if champion is None or one.name != champion.name]
+            if champion is not None:
+                found.append(self._optimised(self._kept(champion.name, begun), champion.files))
         return Baseline(
-            problem.name, device.model, files_hash(problem.files), JUDGE_VERSION, time.time(), found
+            problem.name, device.model, files_hash(problem.files), JUDGE_VERSION, time.time(), tuple(found)
         )
 
     def _kept(self, name: str, begun: Baseline | None) -> Contender:
@@ -123,7 +128,20 @@ class _Bench:
         except (InvalidReference, Refused) as error:
             return self._missing(before.name, str(error))
 
-    def _time(self, before: Contender, built: Built) -> Contender:
+    def _optimised(self, before: Contender, files: Mapping[str, bytes]) -> Contender:
+        """Time a run's champion as a judge times any tree."""
+        if before.is_done or time.monotonic() > self._deadline:
+            return before
+        built = build(files, self._rules, self._desk.device, self._desk.cache)
+        if isinstance(built, Failure):
+            return self._missing(before.name, f"{built.status}: {built.reason}")
+        try:
+            return self._time(before, built, is_believed=False)
+        except (InvalidReference, Refused) as error:
+            return self._missing(before.name, str(error))
+
+    def _time(self, before: Contender, built: Built, *, is_believed: bool = True) -> Contender:
+        """Time what has no time yet; an agent's code is held against the judge's clock, too."""
         name, times_us = before.name, dict(before.times_us)
         workloads = self._problem.workloads_on(self._desk.device)
         rng = random.Random(self._seed)
@@ -135,7 +153,8 @@ class _Bench:
             for workload in (one for one in workloads if one.uuid not in times_us):
                 if time.monotonic() > self._deadline:
                     return replace(before, times_us=times_us)
-                timed = timing.measure(table.sitting(workload), runner, None, rng)
+                control = None if is_believed else table.control(built)
+                timed = timing.measure(table.sitting(workload), runner, control, rng)
                 if isinstance(timed, Failure):
                     if time.monotonic() > self._deadline:
                         return replace(before, times_us=times_us)
