@@ -22,7 +22,7 @@ LAYERS = (
     ("report", "review", "apply", "plan", "pending", "away", "intake"),
     ("watcher", "planner", "agents", "bundle", "importers"),
     ("pool",),
-    ("judge", "languages", "sandbox", "box"),
+    ("judge", "languages", "sandbox", "box", "extract"),
     ("ledger", "baseline", "board", "knowledge", "hub", "role", "status", "requests", "changes"),
     (
         "protocol", "config", "problem", "definition", "workload", "schema", "expressions", "solution",
@@ -38,7 +38,7 @@ POOL_PROTOCOL = "pool.protocol"
 """The seam the watcher and its tests share with pools: types only, so it counts as a noun."""
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 HEAVY = ("torch", "optuna", "matplotlib", "openai", "git", "cuda", "numpy")
-TORCH_ALLOWED = ("swarm.judge", "swarm.languages")
+TORCH_ALLOWED = ("swarm.judge", "swarm.languages", "swarm.extract.child")
 
 
 def imports_of(module: str) -> list[tuple[str, bool]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from swarm.cli.context import json_option, print_json, print_table, root_of
+from swarm.cli.extract import extract
 from swarm.cli.import_problems import import_
 from swarm.cli.lint import lint
 from swarm.cli.show import show, summary
@@ -19,6 +20,7 @@ def problems() -> None:
 problems.add_command(lint)
 problems.add_command(show)
 problems.add_command(import_)
+problems.add_command(extract)
 
 
 @problems.command("list")
