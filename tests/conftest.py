@@ -20,6 +20,7 @@ _before = os.environ.get(VISIBLE)
 HERE = Path(__file__).parent
 MEASURING = (
     "attacks",
+    "extract",
     "flow",
     "honest",
     "judge",

@@ -74,7 +74,8 @@ def extract(
 
     root = root_of(ctx)
     wanted = Wanted(model, inputs, top, backward, readable)
-    prefix = name or wanted.files[0].stem
+    file, function = wanted.files[0], model.rpartition(":")[2]
+    prefix, source = name or file.stem, f"{file.name}:{function}"
     if not re.match(r"[A-Za-z]", prefix):
         raise BadInput(f"no problem can be named {prefix!r}", where="--name", remedy="begin with a letter")
     of = chosen_devices(device or load_config(root).run.device)[0]
@@ -86,7 +87,7 @@ def extract(
         peaks = peaks_of(root, of)
         rows: list[Row] = []
         for problem_name, one in zip(folder.names(prefix, found.found), found.found, strict=True):
-            problem = folder.make(problem_name, one, model, of)
+            problem = folder.make(problem_name, one, source, of)
             is_new = folder.write(root.problem(problem_name), problem)
             rows.append((one, problem, is_new, _floor_us(one, problem, peaks)))
     if as_json:

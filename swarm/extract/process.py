@@ -17,7 +17,6 @@ from swarm import sandbox
 from swarm.device import Device
 from swarm.errors import BadInput, Refused
 from swarm.extract.found import Findings, parse_findings
-from swarm.judge.reference import FOLDERS, LIMITS, ROOT
 from swarm.judge.wire import Closed, receive, send
 from swarm.locks import device_lock_path, held
 from swarm.schema import read_json
@@ -105,6 +104,8 @@ def _until(peer: socket.socket, word: str, tell: Callable[[str], None]) -> bytes
 
 
 def _spawn(wanted: Wanted, device: Device, fd: int) -> sandbox.Process:
+    from swarm.judge.reference import FOLDERS, LIMITS, ROOT  # torch, for what else is in there
+
     folders: Sequence[Path] = [*FOLDERS, *{file.parent for file in wanted.files}, *wanted.readable]
     environment = {"PYTHONPATH": str(ROOT), "USER": "swarm"}  # torch asks for a name
     nodes: list[Path] = []

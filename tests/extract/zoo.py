@@ -128,7 +128,7 @@ class SpeltOut(nn.Module):
         self.register_buffer("mask", torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril())
 
     def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        scores = q @ k.transpose(-1, -2) * 0.25
         return scores.masked_fill(~self.mask, float("-inf")).softmax(-1) @ v
 
 

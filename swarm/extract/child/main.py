@@ -116,6 +116,10 @@ class Extraction:
             sys.modules[path.stem] = module
             try:
                 found.loader.exec_module(module)
+            except PermissionError as error:
+                raise Wrong(
+                    file, f"{one_line(error)}; another user, that of the box, must be able to read it"
+                ) from None
             except Exception as error:
                 raise Wrong(file, one_line(error)) from None
             modules[file] = module

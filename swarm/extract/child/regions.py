@@ -6,7 +6,8 @@
   normalisation that is not training), a softmax, or one anchor alone counts as its caller's own code.
 - A product with the softmax of a product joins that: attention which is spelled out is one region.
 - What no region takes in (a norm, an embedding, a router) begins one, which the rest of its module joins.
-- Views belong to whoever reads them, so regions exchange tensors as they lie in memory; so do constants.
+- Views belong to whoever reads them, so regions exchange tensors as they lie in memory; so do constants, and
+  a lower triangle that the model keeps in a buffer: with random values it would mask whole rows.
 - A node never joins where a region would then wait for itself.
 """
 
@@ -52,6 +53,7 @@ class Cut:
     traced: Traced
     region: Region
     inputs: tuple[fx.Node, ...]
+    triangles: tuple[fx.Node, ...]
     body: tuple[fx.Node, ...]
     """Views and constants included, in order."""
     outputs: tuple[fx.Node, ...]
@@ -67,6 +69,7 @@ class Cut:
     def signature(self) -> str:
         """What is computed, whatever the sizes: equal for layers that repeat."""
         numbers = {node: f"in{i}" for i, node in enumerate(self.inputs)}
+        numbers |= {node: f"tril{tuple(ops.value(node).shape)}" for node in self.triangles}
         lines = [f"in {_kind(node)}" for node in self.inputs]
         for i, node in enumerate(self.body):
             numbers[node] = f"v{i}"
@@ -94,6 +97,8 @@ class Cut:
 
 def cut(traced: Traced) -> list[Cut]:
     """Cut a graph into regions, in the order in which they begin."""
+    for node in traced.graph.graph.nodes:
+        node.meta["is_triangle"] = node.op == "placeholder" and _is_triangle(node, traced)
     regions = _Grouping(traced).regions
     of = {node: region for region in regions for node in region.nodes}
     read: dict[Region, dict[fx.Node, None]] = defaultdict(dict)
@@ -105,11 +110,14 @@ def cut(traced: Traced) -> list[Cut]:
     order = {node: i for i, node in enumerate(traced.graph.graph.nodes)}
     cuts = []
     for region in regions:
-        inputs, body = _function(region, of)
+        reads, body = _function(region, of)
+        triangles = [node for node in reads if node.meta["is_triangle"]]
+        inputs = [node for node in reads if not node.meta["is_triangle"]]
         found = Cut(
             traced,
             region,
             tuple(inputs),
+            tuple(triangles),
             tuple(sorted(body, key=order.__getitem__)),
             tuple(sorted(read[region], key=order.__getitem__)),
         )
@@ -133,17 +141,20 @@ def is_free(node: fx.Node) -> bool:
         return node.op == "call_function"
     if "free" not in node.meta:
         inputs = [original(n) for n in node.all_input_nodes]
-        is_constant = all(is_free(n) for n in inputs) and not any(sources(n) for n in inputs)
+        is_constant = all((is_free(n) and not sources(n)) or n.meta["is_triangle"] for n in inputs)
         node.meta["free"] = bool(ops.is_view(node) or (is_constant and not ops.fault(node, {})))
     return bool(node.meta["free"])
 
 
 def sources(node: fx.Node) -> set[fx.Node]:
-    """Return what a node reads, through views: placeholders and nodes of work."""
+    """Return what a node reads, through views: placeholders and nodes of work, but for constants."""
     if "sources" not in node.meta:
         found: set[fx.Node] = set()
         for given in map(original, node.all_input_nodes):
-            found |= sources(given) if is_free(given) else {given}
+            if is_free(given):
+                found |= sources(given)
+            elif not given.meta["is_triangle"]:
+                found.add(given)
         node.meta["sources"] = found
     return set(node.meta["sources"])
 
@@ -247,6 +258,14 @@ def _function(region: Region, of: dict[fx.Node, Region]) -> tuple[list[fx.Node],
     for node in region.nodes:
         visit(node)
     return list(inputs), body
+
+
+def _is_triangle(node: fx.Node, traced: Traced) -> bool:
+    """Say whether a node is a constant of the model: ones up to the diagonal, zeros above."""
+    found = traced.values.get(node.name) if node.name in traced.targets else None
+    if not isinstance(found, torch.Tensor) or found.dim() < 2 or found.requires_grad:
+        return False
+    return torch.equal(found, torch.ones_like(found).tril())
 
 
 def _kind(node: fx.Node) -> str:

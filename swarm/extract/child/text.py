@@ -149,6 +149,13 @@ class _Printer:
         self._said: dict[fx.Node, tuple[str, int]] = {n: (word, ATOM) for n, word in names.inputs.items()}
 
     def lines(self) -> Iterator[str]:
+        first = next(iter(self._names.inputs.values()), "x")
+        for node in self._cut.triangles:
+            word = self._names.new(self._cut.traced.targets[node.name].rpartition(".")[2])
+            self._said[node] = (word, ATOM)
+            shape = list(ops.value(node).shape)
+            dtype = ops.value(node).dtype
+            yield f"{word} = torch.ones({shape}, dtype={dtype}, device={first}.device).tril()"
         for node in self._cut.body:
             text, level = self._expression(node)
             is_output = node in self._cut.outputs
