@@ -70,8 +70,9 @@ def test_attention_that_is_spelt_out_is_one_region() -> None:
     assert op_class(found) == "attention"
     made = forward(found)
     assert made.names == ["q", "k", "v"]
-    masked = '(matmul * 0.25).masked_fill(mask=~mask, value=float("-inf")).softmax(dim=-1)'
+    masked = '(matmul * 0.25).masked_fill(~mask, value=float("-inf")).softmax(dim=-1)'
     assert made.source.endswith(f"    softmax = {masked}\n    return softmax @ v\n")
+    assert rules(made.run, made.inputs, False, 0).is_wider, "finite, whatever the inputs"
     assert "mask = torch.ones([32, 32], dtype=torch.bool, device=q.device).tril()" in made.source
 
 
