@@ -25,18 +25,33 @@ BY_HAND: dict[str, tuple[dict[str, int], dict[str, float], dict[str, float], str
         "bytes",
         (SWIGLU_READS + SWIGLU_WRITES) / 4.8e6,
     ),
-    "rmsnorm_residual": (
-        {"tokens": 1},
+    "bf16_matmul": (
+        {"tokens": 2048, "in_features": 8192, "out_features": 8192},
         {
-            "read hidden_states: 1 × 4096 bfloat16": 8192,
-            "read residual: 1 × 4096 bfloat16": 8192,
-            "read weight: 4096 bfloat16": 8192,
-            "write output: 1 × 4096 bfloat16": 8192,
-            "write new_residual: 1 × 4096 bfloat16": 8192,
+            "read x: 2048 × 8192 bfloat16": 2048 * 8192 * 2,
+            "read weight: 8192 × 8192 bfloat16": 8192 * 8192 * 2,
+            "write y: 2048 × 8192 bfloat16": 2048 * 8192 * 2,
         },
-        {},
-        "bytes",
-        5 * 8192 / 4.8e6,
+        {"aten.mm": 2 * 2048 * 8192 * 8192},
+        "FLOPs",
+        2 * 2048 * 8192 * 8192 / 989.4e6,
+    ),
+    "causal_prefill": (
+        {"batch": 1, "tokens": 1000},
+        {
+            "read query: 1 × 1000 × 64 × 128 bfloat16": 1000 * 64 * 128 * 2,
+            "read key: 1 × 1000 × 8 × 128 bfloat16": 1000 * 8 * 128 * 2,
+            "read value: 1 × 1000 × 8 × 128 bfloat16": 1000 * 8 * 128 * 2,
+            "write output: 1 × 1000 × 64 × 128 bfloat16": 1000 * 64 * 128 * 2,
+        },
+        {
+            "4 * head_dim * query_heads * batch * (tokens * (tokens + 1) // 2)": 4
+            * 128
+            * 64
+            * sum(range(1001))
+        },
+        "FLOPs",
+        4 * 128 * 64 * sum(range(1001)) / 989.4e6,
     ),
     "masked_softmax": (
         {"batch": 8, "query_len": 384, "key_len": 384},
@@ -60,17 +75,6 @@ BY_HAND: dict[str, tuple[dict[str, int], dict[str, float], dict[str, float], str
         {"aten.mv": 2 * 4096 * 4096},
         "bytes",
         (4096 * 4096 + 3 * 8192) / 4.8e6,
-    ),
-    "cross_entropy": (
-        {"tokens": 8},
-        {
-            "read logits: 8 × 128256 float32": 8 * 128256 * 4,
-            "read target: 8 int64": 64,
-            "write loss: 8 float32": 32,
-        },
-        {},
-        "bytes",
-        (8 * 128256 * 4 + 64 + 32) / 4.8e6,
     ),
 }
 """Problem -> a workload's axes, its bytes and its FLOPs by term, what binds, and T_SOL at an H200's peaks."""
