@@ -14,7 +14,7 @@ from swarm.errors import BadInput, SwarmError
 
 @click.group()
 def problems() -> None:
-    """List problems, show one, check one, import some."""
+    """List problems, show one, check one, import some, extract some from a model."""
 
 
 problems.add_command(lint)

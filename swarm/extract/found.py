@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from swarm.schema import Flag, Float, Frozen, Int, json_fields, parse, read_json
+from swarm.schema import Flag, Float, Frozen, Int, json_fields, parse, read_json, wrong
 
 Direction = Literal["forward", "backward"]
 
@@ -57,6 +57,16 @@ class Found(Frozen):
     """torch's counter finds the FLOPs in the reference; otherwise problem.toml says them."""
     bytes: Int | None = Field(ge=0)
     """That must move, where not all of each input is read."""
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> Found:
+        ranks = [len(shape) for shape in self.cases[0].shapes]
+        if len(ranks) != len(self.inputs) + len(self.outputs):
+            raise wrong("cases", "there is not one shape for each input and output", "trace the model again")
+        for case in self.cases:
+            if [len(shape) for shape in case.shapes] != ranks:
+                raise wrong("cases", "their shapes differ in rank", "trace the model again")
+        return self
 
     @property
     def total_us(self) -> float:

@@ -19,6 +19,7 @@ from swarm.cli import main as cli
 from swarm.device import cpu_device
 from swarm.errors import BadInput, Refused
 from swarm.extract import folder
+from swarm.extract.found import parse_findings
 from swarm.extract.process import Wanted
 from swarm.judge import peaks as calibration
 from swarm.judge.build import Frozen, build
@@ -211,6 +212,25 @@ def test_a_problem_that_is_there_stays(root: RunRoot, problems: dict[str, Proble
     changed = replace(problem, files=problem.files | {"problem.toml": b"weak = true\n"})
     with pytest.raises(Refused, match="another problem of this name is there; give another --name"):
         folder.write(tmp_path / "other", changed)
+
+
+def test_what_the_models_process_claims_must_hold_together() -> None:
+    tensor = {"name": "x", "dtype": "float32", "drawn": "normal(0, 1)"}
+    case = {"count": 1, "time_us": 1.0, "places": [], "atol": 0.1, "rtol": 0.1, "flops": 0}
+    found = {
+        "direction": "forward", "label": "add", "op_class": "elementwise", "module": "", "path": "",
+        "inputs": [tensor], "outputs": [tensor | {"name": "y"}], "reference": "", "is_wider": True,
+        "is_irregular": False, "ratio": 1.0, "is_counted": True, "bytes": None,
+    }  # fmt: skip
+    whole = {"regions_us": 1.0, "model_us": 1.0, "left": []}
+    for shapes, message in (
+        ([[[1]]], "there is not one shape for each input and output"),
+        ([[[1], [1]], [[1], [1, 1]]], "their shapes differ in rank"),
+    ):
+        cases = [case | {"shapes": shape} for shape in shapes]
+        data = json.dumps(whole | {"found": [found | {"cases": cases}]}).encode()
+        with pytest.raises(BadInput, match=message):
+            parse_findings(data)
 
 
 @pytest.mark.parametrize(
