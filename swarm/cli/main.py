@@ -38,7 +38,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Measure eager, torch.compile and baseline.py of problems.",
     ),
     "sol": ("swarm.cli.sol:sol", "Show the peaks of a device and the limit of every workload."),
-    "problems": ("swarm.cli.problems:problems", "List problems, show one, check one, import some."),
+    "problems": (
+        "swarm.cli.problems:problems",
+        "List problems, show one, check one, import some, extract some from a model.",
+    ),
     "log": ("swarm.cli.log:log", "Show what was tried on PROBLEM, newest first: seed, attempts, merges."),
     "report": ("swarm.cli.report:report", "Write scoreboard and report.html of a run, print the scoreboard."),
     "import-solution": (
