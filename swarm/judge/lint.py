@@ -150,6 +150,15 @@ def stay_on(cores: Collection[int]) -> None:
     torch.set_num_threads(len(cores))
 
 
+def difference(got: torch.Tensor, right: torch.Tensor, limits: Limits) -> float:
+    """Return by how many tolerances a fast reference is off the plain one; FAST_SHARE are allowed."""
+    missed = (1 - limits.required_matched_ratio) * FAST_SHARE
+    share = need(got, right, 1 - missed, limits)
+    if limits.max_error_cap is not None:
+        share = max(share, float((got - right).abs().max()) / limits.max_error_cap)
+    return share
+
+
 def linted_workloads(problem: Problem) -> tuple[Workload, ...]:
     """Return the workloads for a CPU; without any, the smallest with work, as lint works on a CPU."""
 
@@ -263,13 +272,10 @@ class _Trying:
         """See whether what a judge compares with is what the plain reference says."""
         if self._problem.fast_reference is None:
             return
-        missed = (1 - self._limits.required_matched_ratio) * FAST_SHARE
         for output, got in zip(outputs, bench.expect(FAST), strict=True):
             if not got.numel():
                 continue
-            share = need(got, output.right, 1 - missed, self._limits)
-            if self._limits.max_error_cap is not None:
-                share = max(share, float((got - output.right).abs().max()) / self._limits.max_error_cap)
+            share = difference(got, output.right, self._limits)
             key = (Weakness.OTHER_ANSWER, output.shape.name)
             if share > FAST_SHARE and (key not in self._passed or share > self._passed[key].need):
                 self._passed[key] = Trial(0.0, share)

@@ -12,8 +12,8 @@ import torch
 
 from swarm.judge import check, elements
 from swarm.judge.cuda.desk import CudaDesk
-from swarm.judge.lint import INDICES
-from swarm.judge.reference import PLAIN, InvalidReference, Reference, References
+from swarm.judge.lint import FAST_SHARE, INDICES, difference
+from swarm.judge.reference import FAST, PLAIN, InvalidReference, Reference, References
 from swarm.judge.slots import Buffer
 from swarm.problem import Problem, problem_from_files
 from swarm.protocol import Tests, load_protocol
@@ -25,6 +25,7 @@ from tests.suite.shipped import NAMES, ON_A_CPU, ROOT, shipped
 NOT_ON_A_CPU = {"fp8_block_linear", "gqa_paged_decode", "gqa_paged_prefill", "ragged_prefill"}
 """The problems whose baseline.py calls what torch has for GPUs alone."""
 WITH_BASELINE = [name for name in ON_A_CPU if shipped(name).baseline is not None]
+WITH_FAST = [name for name in NAMES if shipped(name).fast_reference is not None]
 SAMPLE = 1 << 16
 BASELINE = "baseline.py"
 
@@ -66,6 +67,40 @@ def test_answers_on_a_gpu_have_spread_and_change_with_each_input(
             mattered |= check_calls(problem, workload, calls, reference, tests, together=True)
     assert mattered == problem.definition.inputs.keys()
     desk.references.release(name)
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_FAST if name in ON_A_CPU])
+def test_a_fast_reference_answers_like_the_plain_one_on_a_cpu(
+    name: str, references: References, tests: Tests
+) -> None:
+    problem = shipped(name)
+    reference = references.answering(name, problem)
+    for workload in problem.cpu_workloads:
+        with on_a_cpu(problem, workload, reference) as calls:
+            check_fast(problem, workload, calls, reference, tests)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", WITH_FAST)
+def test_a_fast_reference_answers_like_the_plain_one_on_a_gpu(
+    name: str, desk: CudaDesk, tests: Tests
+) -> None:
+    """Lint compares them on a CPU, where torch may take another path, and at small sizes."""
+    problem = shipped(name)
+    reference = desk.reference(name, problem)
+    for workload in problem.workloads:
+        with on_a_gpu(problem, workload, reference, desk.context, desk.kernels) as calls:
+            check_fast(problem, workload, calls, reference, tests)
+    desk.references.release(name)
+
+
+def check_fast(
+    problem: Problem, workload: Workload, calls: Calls, reference: Reference, tests: Tests
+) -> None:
+    limits = problem.limits(workload, tests)
+    right, got = (calls.answer(calls.first, reference, function) for function in (PLAIN, FAST))
+    for shape, wanted, values in zip(calls.outputs, right, got, strict=True):
+        assert difference(values, wanted, limits) <= FAST_SHARE, f"{workload.uuid}: {shape.name}"
 
 
 def check_calls(
