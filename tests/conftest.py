@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from swarm.device import other_cores
 
@@ -37,6 +38,10 @@ MEASURING = (
 NOT_MEASURING = ("judge/cuda", "judge/test_boxed.py", "judge/test_flops.py", "judge/test_lint.py")
 SUITE = "suite/"
 NICENESS = 10
+settings.register_profile(
+    "patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("patient")  # how long an example takes is the machine's business
 
 
 @pytest.hookimpl(optionalhook=True)
