@@ -18,6 +18,7 @@ from swarm.cli import main as cli
 from swarm.cli import state
 from swarm.device import Device
 from swarm.layout import RunPaths
+from swarm.locks import held
 from swarm.role import beat, beats
 from tests.support import REPOSITORY, Swarm, make_root
 
@@ -102,6 +103,23 @@ def test_stop_ends_every_role_and_leaves_no_stop_file(
     assert not paths.stop.exists()
     assert cli.main(["stop"]) == 0
     assert "nothing of run 'test' is running" in capsys.readouterr().out
+
+
+def test_status_says_whether_a_run_prepares_runs_or_is_over(
+    paths: RunPaths, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said() -> str:
+        capsys.readouterr()
+        assert cli.main(["status"]) == 0
+        return capsys.readouterr().out.splitlines()[0]
+
+    assert said().endswith("; not running: `swarm run` continues it")
+    with held(paths.lock("run"), timeout_s=1, purpose="swarm run"):
+        assert "; preparing: epochs, peaks and baselines come first" in said()
+        beat(paths, "planner", time.time())
+        assert said().endswith(" on the device")
+    beat(paths, "planner", time.time())
+    assert said().endswith(" on the device"), "a role that runs alone is at work, too"
 
 
 def test_submit_commits_what_lies_in_the_worktree(

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -131,6 +132,7 @@ def snapshot(paths: RunPaths) -> dict[str, Any]:
     recent = [f for f in facts if f.created_s >= now_s - PACE_WINDOW_S]
     return {
         "run": paths.run,
+        "doing": _doing(paths, alive),
         "problems": [asdict(row) for row in table.problems] if table else [],
         "workers": [
             {
@@ -153,6 +155,23 @@ def snapshot(paths: RunPaths) -> dict[str, Any]:
         "measured_s": round(sum(f.measured_s for f in facts), 1),
         "left_s": None if started is None else max(0.0, round(started.deadline_s - now_s, 1)),
     }
+
+
+def _doing(paths: RunPaths, roles: Mapping[str, Beat]) -> str:
+    """Say what a run does as a whole: one that prepares has no role yet, one that is over has none left."""
+    run = _run_owner(paths)
+    if run is not None and _prepares(paths, run):
+        return "preparing"
+    if run is not None or any(beat.is_alive for beat in roles.values()):
+        return "running"
+    return "not running"
+
+
+DOING = {
+    "preparing": "; preparing: epochs, peaks and baselines come first",
+    "running": "",
+    "not running": "; not running: `swarm run` continues it",
+}
 
 
 def _started(paths: RunPaths) -> RunState | None:
@@ -183,10 +202,11 @@ def _render(now: dict[str, Any]) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    minutes = "" if now["left_s"] is None else f"; {now['left_s'] / 60:.1f} minutes left"
+    is_timed = now["left_s"] is not None and now["doing"] == "running"
+    doing = f"; {now['left_s'] / 60:.1f} minutes left" if is_timed else DOING[now["doing"]]
     head = (
         f"run {now['run']}: {now['verdicts']} verdicts, {now['verdicts_per_minute']:g} a minute lately,"
-        f" {now['measured_s']:.0f} s on the device{minutes}"
+        f" {now['measured_s']:.0f} s on the device{doing}"
     )
     parts: list[Any] = [Text(head, style="bold")]
     if now["board_fault"]:
