@@ -26,6 +26,7 @@ from swarm.contents import files_hash
 from swarm.definition import REFERENCE_FILE
 from swarm.device import Device, other_cores
 from swarm.errors import Refused
+from swarm.foreign import one_line
 from swarm.job import decode_files
 from swarm.judge import timing
 from swarm.judge.build import Frozen, build
@@ -288,11 +289,11 @@ class Bench:
                 reasons.append(f"{timed.status}: {timed.reason}")
             else:
                 times_us[workload.uuid] = timed.time_us
-        return Contender(name, times_us, versions(), "; ".join(reasons)[:REASON_CHARS])
+        return Contender(name, times_us, versions(), one_line("; ".join(reasons), REASON_CHARS))
 
 
 def missing(name: str, reason: str) -> Contender:
-    return Contender(name, {}, versions(), reason[:REASON_CHARS])
+    return Contender(name, {}, versions(), one_line(reason, REASON_CHARS))
 
 
 if __name__ == "__main__":

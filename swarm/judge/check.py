@@ -112,11 +112,17 @@ def judge(name: str, stats: Stats, dims: tuple[int, ...], limits: Limits, values
     ):
         got, wanted = values(stats.worst)
         reason = (
-            f"output {name}: {100 * ratio:.4g} % of {count} elements match "
+            f"output {name}: {_percent(ratio)} % of {count} elements match "
             f"(atol {limits.atol:g}, rtol {limits.rtol:g}; {100 * limits.required_matched_ratio:g} % must); "
             f"the worst is at {_at(stats.worst, dims)}: expected {wanted:.6g}, got {got:.6g}"
         )
     return Match(reason, stats.max_abs, stats.max_rel, ratio)
+
+
+def _percent(ratio: float) -> str:
+    """Write a share so that what is not all of it does not read as 100."""
+    texts = (f"{100 * ratio:.{digits}g}" for digits in range(4, 17))
+    return next((text for text in texts if text != "100"), "100")
 
 
 def _strange(name: str, stats: Stats, dims: tuple[int, ...], values: Values) -> Match:

@@ -10,6 +10,7 @@ from swarm.baseline import NOT_IN_TIME, Baseline, Contender
 from swarm.contents import files_hash
 from swarm.device import cpu_device
 from swarm.judge import baseline
+from swarm.judge.baseline_main import REASON_CHARS, missing
 from swarm.judge.desk import versions
 from swarm.problem import problem_from_files
 from tests.judge.test_judge import COORDINATION, files
@@ -41,6 +42,12 @@ def test_every_contender_is_timed_and_a_wrong_one_is_left_out_with_its_reason(tm
     library = found["wrong"].contenders[1]
     assert library.times_us == {}
     assert "INCORRECT_NUMERICAL" in library.missing
+
+
+def test_a_reason_that_is_cut_says_so() -> None:
+    assert missing("eager", "it is wrong").missing == "it is wrong"
+    cut = missing("eager", "it is wrong; " * 100).missing
+    assert len(cut) <= REASON_CHARS and cut.endswith("…")
 
 
 def test_what_is_not_compiled_in_time_is_left_out_and_said(tmp_path: Path) -> None:

@@ -46,6 +46,12 @@ def test_one_wrong_element_is_named_with_both_values() -> None:
     assert match.max_abs_error == 4.0
 
 
+def test_what_is_not_all_does_not_read_as_100_percent() -> None:
+    got = torch.ones(3_000_000)
+    got[7] = 5.0
+    assert "99.99997 % of 3000000 elements match" in check(got, torch.ones(3_000_000)).reason
+
+
 def test_an_error_in_a_later_chunk_is_found_at_its_place() -> None:
     got = torch.ones(3 * CHUNK + 5)
     got[2 * CHUNK + 3] = -1.0

@@ -19,6 +19,7 @@ from swarm.baseline import NOT_IN_TIME, Baseline, Contender, Optimised
 from swarm.contents import files_hash
 from swarm.device import Device
 from swarm.errors import Refused
+from swarm.foreign import one_line
 from swarm.judge import timing
 from swarm.judge.build import Built, Frozen, build
 from swarm.judge.cuda.desk import CudaDesk
@@ -163,4 +164,4 @@ class _Bench:
         return Contender(name, times_us, self._desk.versions())
 
     def _missing(self, name: str, reason: str) -> Contender:
-        return Contender(name, {}, self._desk.versions(), reason[:REASON_CHARS])
+        return Contender(name, {}, self._desk.versions(), one_line(reason, REASON_CHARS))
