@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from swarm.errors import BadInput
 from swarm.layout import RunRoot, check_name
+from swarm.problem import no_problem
 from swarm.schema import Float, Frozen, Int, decode, parse, read_toml, shown, suggest, toml_fields, wrong
 from swarm.solution import Language
 
@@ -73,7 +74,10 @@ def choose_problems(patterns: tuple[str, ...], folder: Path) -> tuple[str, ...]:
     chosen: set[str] = set()
     for pattern in patterns:
         matches = [name for name in names if fnmatchcase(name, pattern)]
+        if not matches and not names:
+            remedy = "put a folder there; docs/problems.md of kernel-swarm says what it holds"
+            raise BadInput("no problem is here yet", where=str(folder), remedy=remedy)
         if not matches:
-            raise BadInput(f"no problem {pattern!r}", where=str(folder), remedy=suggest(pattern, names))
+            raise no_problem(pattern, folder, names)
         chosen.update(matches)
     return tuple(sorted(chosen))

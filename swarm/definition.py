@@ -22,6 +22,7 @@ from swarm.schema import (
     Frozen,
     Int,
     Loc,
+    decode,
     dotted,
     parse,
     read_json,
@@ -222,7 +223,7 @@ def parse_definition(
     raw = read_json(data, where)
     from_file = False
     if reference is not None and isinstance(raw, dict):
-        text = reference.decode("utf-8", errors="surrogateescape").replace("\r\n", "\n")
+        text = decode(reference, where.removesuffix(DEFINITION_FILE) + REFERENCE_FILE)
         from_file = not raw.get("reference")
         if from_file:
             raw = {**raw, "reference": text}

@@ -133,8 +133,9 @@ def _refusal(path: Path, timeout_s: float, purpose: str) -> Refused:
         who = (
             f"process {holder.pid} on {holder.host} ({holder.purpose}, {time.time() - holder.since_s:.0f} s)"
         )
+    waited = f"waited {timeout_s:g} s to {purpose}, but" if timeout_s else f"{purpose} cannot begin:"
     return Refused(
-        f"waited {timeout_s:g} s to {purpose}, but the lock is held by {who}",
+        f"{waited} the lock is held by {who}",
         where=str(path),
         remedy="wait for it or stop it",
     )

@@ -6,7 +6,7 @@ trivial) is for `swarm problems lint`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -168,7 +168,7 @@ def load_problem(folder: Path, *, warnings: list[str] | None = None) -> Problem:
     """Read and check problems/<name>/. `warnings` is for third-party data: unknown fields are noted there."""
     if not folder.is_dir():
         near = [item.name for item in folder.parent.glob("*/")] if folder.parent.is_dir() else []
-        raise BadInput(f"no problem {folder.name!r}", where=str(folder), remedy=suggest(folder.name, near))
+        raise no_problem(folder.name, folder.parent, near)
     files: dict[str, bytes] = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -182,6 +182,15 @@ def load_problem(folder: Path, *, warnings: list[str] | None = None) -> Problem:
             )
         files[name] = path.read_bytes()
     return problem_from_files(files, folder.name, warnings=warnings)
+
+
+def no_problem(name: str, folder: Path, there: Iterable[str]) -> BadInput:
+    """Return the error for a name, or a pattern, that is none of the problems in `folder`."""
+    return BadInput(
+        f"no problem {name!r}",
+        where=str(folder),
+        remedy=suggest(name, there, otherwise="`swarm problems list` shows which there are"),
+    )
 
 
 def problem_from_files(

@@ -199,12 +199,14 @@ def shown(value: object) -> str:
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
-def suggest(key: str, known: Iterable[str]) -> str:
-    """Return the remedy for the unknown name `key`: the near miss, or all that is known."""
+def suggest(key: str, known: Iterable[str], *, otherwise: str = "") -> str:
+    """Return the remedy for the unknown name `key`: the near miss, or `otherwise`, or all that is known."""
     names = [str(name) for name in known]
     containing = [name for name in names if len(key) > 2 and key.lower() in name.lower()]
     near = containing[:1] or difflib.get_close_matches(key, names, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else f"remove it; known are {', '.join(names) or 'none'}"
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return otherwise or f"remove it; known are {', '.join(names) or 'none'}"
 
 
 def tag_of(kinds: tuple[str, ...], noun: str) -> tuple[Discriminator, BeforeValidator]:

@@ -318,6 +318,32 @@ def test_a_device_that_is_not_there_is_one_line(
     assert said.startswith(f"swarm: {message}") and said.count("\n") == 1
 
 
+def test_bench_without_workloads_for_the_device_names_the_file_and_nothing_else(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "problems" / "double" / "workload.cpu.jsonl").unlink()
+    capsys.readouterr()
+    assert cli.main(["bench", "double"]) == 1
+    said = capsys.readouterr().err
+    assert said == (
+        "swarm: double/workload.cpu.jsonl: problem 'double' has no workloads for a cpu; add the file\n"
+    )
+
+
+def test_no_name_among_the_problems_of_a_run_is_said(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert cli.main(["run", "--problems", ","]) == 1
+    said = capsys.readouterr().err
+    assert said == "swarm: --problems: no problem is named; name some, or leave it out for all\n"
+
+
+def test_a_broken_problem_is_not_told_of_the_mark_for_weak_ones(root: Path) -> None:
+    (root / "problems" / "double" / "seed" / "cpp" / "kernel.cpp").write_text("int x\n")
+    done = swarm("problems", "lint", "double")
+    assert done.returncode == 1
+    assert "double: broken" in done.stdout and "--mark" not in done.stderr
+
+
 def test_baselines_that_are_on_file_are_measured_again_only_by_name(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

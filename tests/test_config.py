@@ -61,3 +61,12 @@ def test_patterns_choose_problems_and_each_must_match(tmp_path: Path) -> None:
     assert choose_problems(("*",), tmp_path) == ("rmsnorm", "rope", "swiglu")
     with pytest.raises(BadInput, match=r"no problem 'swiglo'; did you mean 'swiglu'\?$"):
         choose_problems(("rope", "swiglo"), tmp_path)
+    with pytest.raises(BadInput, match=r"no problem 'gemm\*'; `swarm problems list` shows which there are$"):
+        choose_problems(("gemm*",), tmp_path)
+
+
+def test_where_no_problem_is_the_first_one_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / ".gitkeep").touch()
+    for pattern in ("*", "rope"):
+        with pytest.raises(BadInput, match="no problem is here yet; put a folder there"):
+            choose_problems((pattern,), tmp_path)

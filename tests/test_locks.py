@@ -62,6 +62,16 @@ def test_lock_held_elsewhere_refuses_and_names_its_owner(tmp_path: Path) -> None
     assert "waited 0.1 s to try it" in str(caught.value)
 
 
+def test_who_does_not_wait_is_not_said_to_have_waited(tmp_path: Path) -> None:
+    lock = tmp_path / "x.lock"
+    with (
+        held(lock, timeout_s=1, purpose="swarm run"),
+        pytest.raises(Refused, match=r"x\.lock: swarm run cannot begin: the lock is held by process \d+ on"),
+        held(lock, timeout_s=0, purpose="swarm run"),
+    ):
+        pass
+
+
 def test_lock_of_a_killed_process_is_free_at_once_and_its_file_stays(tmp_path: Path) -> None:
     lock = tmp_path / "x.lock"
     holder = start_holder(lock)

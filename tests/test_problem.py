@@ -220,6 +220,10 @@ def _without(name: str) -> dict[str, bytes]:
             "p/baseline.py:1: byte 0xff is not UTF-8; save the file as UTF-8",
         ),
         (
+            {**problem_files(), "reference.py": b"# caf\xe9\n"},
+            "p/reference.py:1: byte 0xe9 is not UTF-8; save the file as UTF-8",
+        ),
+        (
             problem_files(workload_cpu_jsonl=b"\n{}"),
             "p/workload.cpu.jsonl:2: uuid: required field is missing; add it",
         ),
@@ -246,6 +250,8 @@ def test_a_missing_problem_names_the_near_miss(tmp_path: Path) -> None:
     (tmp_path / "rmsnorm").mkdir()
     with pytest.raises(BadInput, match=r"no problem 'rmsnrom'; did you mean 'rmsnorm'\?"):
         load_problem(tmp_path / "rmsnrom")
+    with pytest.raises(BadInput, match="no problem 'attention'; `swarm problems list` shows which there are"):
+        load_problem(tmp_path / "attention")
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,7 @@ def bench(
         candidate = _folder(solution) if solution is not None else _commit(paths, name, commit or "")
         devices = _devices_for(root, candidate, device)
     where = idle_one(devices)
+    problem.workloads_on(where)  # else the judge would have to refuse it
     other = None if against is None else _other(paths, name, against)
     profiling.check_wishes(candidate.files, where, sass=sass, profile=profile)
     record = _measure(root, _job(root, problem, candidate, other), where)

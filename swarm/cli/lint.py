@@ -93,10 +93,12 @@ def lint(ctx: click.Context, names: tuple[str, ...], mark: bool, as_json: bool) 
         print_json([{**asdict(report), "state": report.state} for report in reports])
     bad = [report.name for report in reports if not report.is_accepted]
     if bad:
+        is_one_weak = any(r.weak and not r.faults for r in reports if not r.is_accepted)
+        hint = "; --mark marks a weak one whose tolerance must stay" if is_one_weak else ""
         raise BadInput(
             f"not sound: {', '.join(bad)}",
             where="problems",
-            remedy="see what was found above; --mark marks a weak one whose tolerance must stay",
+            remedy=f"see what was found above{hint}",
         )
 
 

@@ -60,9 +60,8 @@ def entries_of(paths: RunPaths, problem: str) -> list[Entry]:
     with Hub(paths) as hub, Ledger(paths) as ledger:
         champions = hub.champions()
         if problem not in champions:
-            raise BadInput(
-                f"run {paths.run!r} has no problem {problem!r}", remedy=suggest(problem, champions)
-            )
+            remedy = suggest(problem, champions, otherwise="`swarm status` shows its problems")
+            raise BadInput(f"run {paths.run!r} has no problem {problem!r}", remedy=remedy)
         epoch = hub.epoch(problem)
         verdicts = {v.tree: v for v in ledger.verdicts(problem) if v.epoch == epoch.hash}
         refusals = ledger.refusals(problem)

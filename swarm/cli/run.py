@@ -77,6 +77,8 @@ def run(
     root, paths = root_of(ctx), run_of(ctx, run_name)
     config = load_config(root)
     patterns = config.run.problems if problems is None else tuple(filter(None, problems.split(",")))
+    if not patterns:
+        raise BadInput("no problem is named", where="--problems", remedy="name some, or leave it out for all")
     names = choose_problems(patterns, root.problems)
     choice = _choice(root, state.before(paths), config, language, device, device_model, names)
     order = Order(
