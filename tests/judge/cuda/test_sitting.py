@@ -129,6 +129,7 @@ class InProcess:
         inputs_in: str,
         outputs_in: str,
         work: Sequence[tuple[Sequence[Buffer | Scalar], Sequence[Buffer]]],
+        name: str | None = None,
     ) -> float:
         for inputs, outputs in work:
             self.calls += 1
