@@ -61,7 +61,7 @@ def told(error: Exception, name: str, origins: Mapping[str, tuple[str, str]]) ->
 
     `name` is what was called of `origins`, which say of each function its file and how it is called there.
     """
-    text = str(error) if isinstance(error, Unfit) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, Unfit) else f"{type(error).__name__}: {error}".removesuffix(": ")
     if NOT_THERE in text:
         text += "; convert it first, for example with .float()"
     place = _line(error, {file for file, _ in origins.values()}) or ": ".join(origins.get(name, ()))
