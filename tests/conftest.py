@@ -24,6 +24,7 @@ MEASURING = (
     "extract",
     "flow",
     "honest",
+    "importers",
     "judge",
     "test_bad_problems.py",
     "test_baseline.py",

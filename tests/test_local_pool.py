@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,8 +45,12 @@ def numbered(number: int, body: str = HONEST) -> Job:
 
 
 def judges() -> list[psutil.Process]:
-    children = psutil.Process().children(recursive=True)
-    return [child for child in children if "swarm.judge.main" in child.cmdline()]
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has just ended
+            if "swarm.judge.main" in child.cmdline():
+                found.append(child)
+    return found
 
 
 def test_jobs_come_back_as_records_and_a_comparison_overtakes(pool: LocalPool) -> None:
@@ -92,7 +96,8 @@ def test_closing_leaves_no_process_behind(pool: LocalPool) -> None:
     pool.submit(numbered(1))
     while not judges():
         time.sleep(0.05)
-    before = psutil.Process().children(recursive=True)
+    before = [each for judge in judges() for each in (judge, *judge.children(recursive=True))]
+    assert before
     pool.close()
     _, alive = psutil.wait_procs(before, timeout=20)
     assert alive == []

@@ -45,8 +45,11 @@ def up(tmp_path: Path, name: str, times: int = 1) -> Callable[[], bool]:
     return lambda: log.is_file() and log.read_text().count("up") >= times
 
 
-def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+@pytest.fixture
+def children() -> Callable[[], list[psutil.Process]]:
+    """Return what finds the processes that were started since."""
+    before = set(psutil.Process().children(recursive=True))
+    return lambda: [one for one in psutil.Process().children(recursive=True) if one not in before]
 
 
 def next_end(supervisor: Supervisor) -> Ended:
@@ -55,7 +58,9 @@ def next_end(supervisor: Supervisor) -> Ended:
     return ended[0]
 
 
-def test_a_killed_role_is_started_again(supervise: Callable[..., Supervisor], tmp_path: Path) -> None:
+def test_a_killed_role_is_started_again(
+    supervise: Callable[..., Supervisor], children: Callable[[], list[psutil.Process]], tmp_path: Path
+) -> None:
     with supervise(watch=FOREVER) as supervisor:
         wait_for(up(tmp_path, "watch"))
         os.kill(children()[0].pid, signal.SIGKILL)
@@ -83,7 +88,9 @@ def test_a_role_that_keeps_crashing_stays_dead(supervise: Callable[..., Supervis
         assert "exit code 3" in ends[-1].how
 
 
-def test_stop_ends_the_named_roles_only(supervise: Callable[..., Supervisor], tmp_path: Path) -> None:
+def test_stop_ends_the_named_roles_only(
+    supervise: Callable[..., Supervisor], children: Callable[[], list[psutil.Process]], tmp_path: Path
+) -> None:
     with supervise(a=FOREVER, b=FOREVER) as supervisor:
         wait_for(up(tmp_path, "a"))
         wait_for(up(tmp_path, "b"))
@@ -93,7 +100,7 @@ def test_stop_ends_the_named_roles_only(supervise: Callable[..., Supervisor], tm
 
 
 def test_a_deaf_role_and_its_children_are_killed(
-    supervise: Callable[..., Supervisor], tmp_path: Path
+    supervise: Callable[..., Supervisor], children: Callable[[], list[psutil.Process]], tmp_path: Path
 ) -> None:
     program = f"import subprocess, sys; subprocess.Popen(['sleep', '600'])\n{DEAF}"
     with supervise(watch=program) as supervisor:

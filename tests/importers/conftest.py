@@ -88,7 +88,7 @@ def into(tmp_path: Path) -> Importer:
     return Importer(tmp_path / "root")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     cores = os.sched_getaffinity(0)
     with Judge(DEVICE, tmp_path_factory.mktemp("cache"), PEAKS) as made:

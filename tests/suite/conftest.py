@@ -1,4 +1,4 @@
-"""One process for all references, each of which is then loaded in milliseconds; torch has one thread here."""
+"""One process for all references of a module, each loaded in milliseconds; torch has one thread here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swarm.judge.reference import References
 torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def references() -> Iterator[References]:
     with References(cpu_device()) as opened:
         yield opened
